@@ -16,7 +16,7 @@
 namespace tinygpu::trace {
 class Packet;
 class Header;
-}
+}  // namespace tinygpu::trace
 
 namespace tg::trace {
 
@@ -62,9 +62,9 @@ struct Record {
     kPacket,   // any other packet, in `packet` (chunk, region, sysmem, event, loss, raw, end, ...)
   };
   Kind kind = Kind::kPacket;
-  uint64_t call = 0;     // kRequest, kReply, kRepeat: as above; kPacket: newest call so far
-  uint64_t time_ns = 0;  // since the trace's start
-  uint64_t offset = 0;   // of the packet in the file
+  uint64_t call = 0;          // kRequest, kReply, kRepeat: as above; kPacket: newest call so far
+  uint64_t time_ns = 0;       // since the trace's start
+  uint64_t offset = 0;        // of the packet in the file
   bool after_damage = false;  // call and time_ns are lower bounds: a packet before was unreadable
 
   RequestView request;
@@ -115,10 +115,10 @@ class TraceReader {
 
   const tinygpu::trace::Header* header() const;  // nullptr if it was unreadable
   EndState end_state() const;
-  uint64_t offset() const;      // first byte not consumed
+  uint64_t offset() const;  // first byte not consumed
   uint64_t file_size() const;
-  uint64_t packets() const;     // good ones delivered so far
-  uint64_t calls() const;       // newest call number
+  uint64_t packets() const;                          // good ones delivered so far
+  uint64_t calls() const;                            // newest call number
   const std::vector<SkippedRange>& skipped() const;  // at most 1000 kept, then merged
   // Bytes up to here are whole packets in sequence: where `repair` cuts.
   uint64_t good_end() const;

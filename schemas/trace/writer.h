@@ -31,7 +31,7 @@ class End;
 namespace tg::trace {
 
 inline constexpr uint32_t kTickNs = 100;
-inline constexpr size_t kMaxChunk = 1u << 20;              // bytes of data in one packet
+inline constexpr size_t kMaxChunk = 1u << 20;                // bytes of data in one packet
 inline constexpr size_t kMaxPacket = kMaxChunk + 64 * 1024;  // a longer one is damage
 
 // A payload or body as it goes into the file; see message Body.

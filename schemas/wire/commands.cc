@@ -124,9 +124,12 @@ uint64_t BodySize(const RequestHeader& request, const ReplyHeader& reply, Revisi
   const CommandInfo* info = FindCommand(request.command, revision);
   if (!info) return 0;
   switch (info->body) {
-    case BodyRule::kArg1: return request.arg1;
-    case BodyRule::kResp0: return reply.resp0;
-    case BodyRule::kNone: return 0;
+    case BodyRule::kArg1:
+      return request.arg1;
+    case BodyRule::kResp0:
+      return reply.resp0;
+    case BodyRule::kNone:
+      return 0;
   }
   return 0;
 }

@@ -45,14 +45,14 @@ inline constexpr size_t kRequestSizeR1 = 26;
 inline constexpr size_t kRequestSizeR2 = 33;
 inline constexpr size_t kReplySize = 17;
 
-// Limits of TinyGPU.app (server.c): a larger MMIO_READ is refused, a larger MMIO_WRITE runs over the
-// end of its static buffer; regions live until the connection ends.
+// Limits of TinyGPU.app (server.c): a larger MMIO_READ is refused, a larger MMIO_WRITE runs over
+// the end of its static buffer; regions live until the connection ends.
 inline constexpr uint64_t kAppBulkLimit = 64ull << 20;
 inline constexpr uint32_t kAppRegionLimit = 128;
 inline constexpr uint32_t kAppBarLimit = 6;
 
-// R1 frames are mapped onto the same fields: bar, arg0 = offset, arg1 = size, arg2 = value, dev = 0.
-// `command` stays a number: a client may send anything.
+// R1 frames are mapped onto the same fields: bar, arg0 = offset, arg1 = size, arg2 = value, dev =
+// 0. `command` stays a number: a client may send anything.
 struct RequestHeader {
   uint8_t command = 0;
   uint32_t dev = 0;
@@ -75,13 +75,13 @@ enum class BodyRule : uint8_t { kNone, kArg1, kResp0 };
 
 struct CommandInfo {
   Command command;
-  std::string_view name;   // as tinygrad spells it: "MMIO_READ"
-  bool payload;            // arg1 bytes follow the request header
-  bool reply;              // false: posted, no answer ever
-  BodyRule body;           // what follows a reply with status 0
-  bool descriptor;         // a reply with status 0 carries one file descriptor
-  bool side_effects;       // changes the device: worth forcing to disk before it is forwarded
-  bool bar_is_handle;      // the bar field holds a sysmem handle
+  std::string_view name;  // as tinygrad spells it: "MMIO_READ"
+  bool payload;           // arg1 bytes follow the request header
+  bool reply;             // false: posted, no answer ever
+  BodyRule body;          // what follows a reply with status 0
+  bool descriptor;        // a reply with status 0 carries one file descriptor
+  bool side_effects;      // changes the device: worth forcing to disk before it is forwarded
+  bool bar_is_handle;     // the bar field holds a sysmem handle
 };
 
 // nullptr for a command this protocol does not have (13..255), or, for R1, one R1 does not have.

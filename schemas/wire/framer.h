@@ -11,8 +11,9 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <span>
+#include <string_view>
+#include <vector>
 
 #include "schemas/wire/commands.h"
 
@@ -39,36 +40,43 @@ struct RequestEvent {
     kRaw,           // the stream is not framed any more: pass `bytes` on as they are
   };
   Kind kind = Kind::kNeedMore;
-  RequestHeader header;                // kRequest, kPayloadChunk (of the request it belongs to)
-  std::span<const uint8_t> bytes;      // wire bytes to forward, exactly, as one message
-  std::span<const uint8_t> payload;    // the part of `bytes` behind the header
-  uint64_t payload_size = 0;           // announced size of the whole payload
-  uint64_t payload_offset = 0;         // of payload.front() within the whole payload
+  RequestHeader header;              // kRequest, kPayloadChunk (of the request it belongs to)
+  std::span<const uint8_t> bytes;    // wire bytes to forward, exactly, as one message
+  std::span<const uint8_t> payload;  // the part of `bytes` behind the header
+  uint64_t payload_size = 0;         // announced size of the whole payload
+  uint64_t payload_offset = 0;       // of payload.front() within the whole payload
   RawReason raw_reason = RawReason::kNone;
-  bool raw_starts = false;             // first kRaw event of this direction
+  bool raw_starts = false;  // first kRaw event of this direction
   // True when the message is finished with these bytes.
   bool complete() const { return payload_offset + payload.size() == payload_size; }
 };
 
-// Requests that still wait for their reply, in order (a queue because a client may pipeline).
+// A request that still waits for its reply.
 struct PendingReply {
   RequestHeader header;
   uint64_t call = 0;  // whatever number the owner gave to Sent()
 };
 
+// The owner reads no further request while this many wait (a client may pipeline without reading).
+inline constexpr size_t kMaxPending = 1u << 16;
+
+// Requests that wait for their reply, in order. A ring: no allocation once it has grown.
 class Pairing {
  public:
   // To be called for each request delivered, before its bytes are passed on. Posted ones are not
   // queued.
   void Sent(const RequestHeader& header, uint64_t call, Revision revision);
-  bool empty() const { return queue_.empty(); }
-  size_t size() const { return queue_.size(); }
-  const PendingReply& front() const { return queue_.front(); }
-  const std::deque<PendingReply>& waiting() const { return queue_; }
-  void Pop() { queue_.pop_front(); }
+  bool empty() const { return count_ == 0; }
+  size_t size() const { return count_; }
+  // The i-th oldest, i < size().
+  const PendingReply& at(size_t i) const { return ring_[(head_ + i) & (ring_.size() - 1)]; }
+  const PendingReply& front() const { return at(0); }
+  void Pop();
 
  private:
-  std::deque<PendingReply> queue_;
+  std::vector<PendingReply> ring_;  // size 0 or a power of two
+  size_t head_ = 0;
+  size_t count_ = 0;
 };
 
 class RequestFramer {
@@ -78,13 +86,13 @@ class RequestFramer {
 
   RequestEvent Next(std::span<const uint8_t> unconsumed);
 
-  // The caller saw no new byte for a second while `unconsumed` waits. 26 bytes that read as an R1
-  // request then prove R1 (an R2 client sends 33 at once). True if the revision was decided now:
-  // call Next() again.
-  bool OnSilence(std::span<const uint8_t> unconsumed);
+  // From here on pass bytes on unread.
+  void GoRaw(RawReason reason);
 
-  // Evidence from the other direction (order of the MAP_BAR reply's words).
-  void Suggest(Revision revision);
+  // The caller saw no new byte for a second while `unconsumed` waits. 26 bytes that read as an R1
+  // request then prove R1 (an R2 client sends 33 at once), and the head of an unknown command is
+  // let go raw. True if that changed anything: call Next() again.
+  bool OnSilence(std::span<const uint8_t> unconsumed);
 
   Revision revision() const { return revision_; }
   bool raw() const { return raw_; }
@@ -92,11 +100,12 @@ class RequestFramer {
   uint64_t payload_missing() const { return payload_size_ - payload_done_; }
 
  private:
-  Revision Decide(std::span<const uint8_t> bytes) const;
+  RequestEvent RawEvent(std::span<const uint8_t> bytes);
 
   Revision revision_;
   bool raw_ = false;
   bool raw_announced_ = false;
+  RawReason raw_reason_ = RawReason::kNone;
   RequestHeader current_;
   uint64_t payload_size_ = 0;
   uint64_t payload_done_ = 0;
@@ -112,12 +121,12 @@ struct ReplyEvent {
     kRaw,        // unsolicited bytes, or after the stream lost its framing
   };
   Kind kind = Kind::kNeedMore;
-  PendingReply request;              // kReply, kBodyChunk: what this answers
+  PendingReply request;  // kReply, kBodyChunk: what this answers
   ReplyHeader reply;
-  std::span<const uint8_t> bytes;    // wire bytes to forward; a header is always whole
-  std::span<const uint8_t> body;     // the part of `bytes` behind the header
-  uint64_t body_size = 0;            // announced
-  uint64_t body_offset = 0;          // of body.front()
+  std::span<const uint8_t> bytes;  // wire bytes to forward; a header is always whole
+  std::span<const uint8_t> body;   // the part of `bytes` behind the header
+  uint64_t body_size = 0;          // announced
+  uint64_t body_offset = 0;        // of body.front()
   RawReason raw_reason = RawReason::kNone;
   bool raw_starts = false;
   bool complete() const { return body_offset + body.size() == body_size; }
