@@ -39,7 +39,8 @@ void Try(const Bytes& input) {
   static const char* const save = std::getenv("FUZZ_SAVE");
   if (save != nullptr) {
     std::ofstream(save, std::ios::binary)
-        .write(reinterpret_cast<const char*>(input.data()), static_cast<std::streamsize>(input.size()));
+        .write(reinterpret_cast<const char*>(input.data()),
+               static_cast<std::streamsize>(input.size()));
   }
   // An exact heap block, so that AddressSanitizer sees a read past the end.
   const Bytes exact(input);
@@ -47,9 +48,29 @@ void Try(const Bytes& input) {
 }
 
 // Values that sit on edges of sizes, offsets and commands.
-constexpr uint64_t kEdges[] = {0, 1, 3, 4, 7, 8, 0x7f, 0x80, 0xff, 0x100, 0xfff, 0x1000, 0xffff,
-                               0x10000, 0xfffff, 0x100000, 0x100001, 0x7fffffff, 0x80000000,
-                               0xffffffff, 0x100000000, 0x7fffffffffffffff, 0xffffffffffffffff};
+constexpr uint64_t kEdges[] = {0,
+                               1,
+                               3,
+                               4,
+                               7,
+                               8,
+                               0x7f,
+                               0x80,
+                               0xff,
+                               0x100,
+                               0xfff,
+                               0x1000,
+                               0xffff,
+                               0x10000,
+                               0xfffff,
+                               0x100000,
+                               0x100001,
+                               0x7fffffff,
+                               0x80000000,
+                               0xffffffff,
+                               0x100000000,
+                               0x7fffffffffffffff,
+                               0xffffffffffffffff};
 
 template <typename Rng>
 void Mutate(Bytes& bytes, const std::vector<Bytes>& seeds, Rng& rng) {
