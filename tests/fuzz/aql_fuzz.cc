@@ -1,0 +1,10 @@
+#include "tests/fuzz/packet_fuzz.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace tg;
+  fuzz::Input input(data, size);
+  amd::PacketFormat format{.format = amd::RingFormat::kAql};
+
+  fuzz::WalkAnything(input.Rest(), format);
+  return 0;
+}
