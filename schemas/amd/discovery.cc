@@ -168,7 +168,7 @@ Result<Discovery> ParseDiscovery(std::span<const uint8_t> bytes) {
   out.size = in.U16(0xa);
   uint16_t sum = 0;
   for (size_t i = 0xa; i < out.size && i < bytes.size(); ++i) sum += bytes[i];
-  out.checksum_ok = out.size <= bytes.size() && sum == in.U16(8);
+  out.checksum_ok = out.size > 0xa && out.size <= bytes.size() && sum == in.U16(8);
   ReadIps(in, ip_table, out);
   ReadHarvest(in, TableOffset(in, kHarvestTable), out);
   ReadGc(in, TableOffset(in, kGcTable), out);
