@@ -503,6 +503,8 @@ constexpr PacketSpec kPackets[] = {
 };
 constexpr PacketSpec kCopyBroadcastSpec = {1,        0, kAll,          "COPY_LINEAR_BROADCAST",
                                            R::kCopy, 9, kCopyBroadcast};
+constexpr PacketSpec kTiledBroadcastSpec = {
+    1, 1, kAll, "COPY_L2T_BROADCAST", R::kCopy, 16, kCopyL2tBroadcast};
 constexpr PacketSpec kPollRegisterSpec = {8, 0, kAll, "POLL_REGMEM", R::kWait, 6, kPollRegister};
 
 constexpr unsigned kMaxOp = 32, kMaxSubOp = 36, kGens = 4;
@@ -561,8 +563,10 @@ DecodedPacket DecodeSdma(std::span<const uint8_t> bytes, SdmaGen gen) {
     return packet;
   }
   const bool linear_copy = packet.op == 1 && packet.sub_op == 0;
+  const bool tiled_copy = packet.op == 1 && packet.sub_op == 1;
   const bool poll = packet.op == 8 && packet.sub_op == 0;
   if (linear_copy && (header >> 27 & 1)) spec = &kCopyBroadcastSpec;
+  if (tiled_copy && (header >> 27 & 1)) spec = &kTiledBroadcastSpec;
   if (poll && !(header >> 31)) spec = &kPollRegisterSpec;
 
   packet.name = spec->name;

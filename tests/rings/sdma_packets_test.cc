@@ -101,6 +101,18 @@ TEST(SdmaPackets, BroadcastCopyIsLonger) {
   EXPECT_EQ(copy->dst2, 0x2000003000u);
 }
 
+TEST(SdmaPackets, TiledBroadcastCopyIsLonger) {
+  const auto ring = Dwords(
+      "08000101 00001000 00000020 00002000 00000020 0000003f 0001003f 00000000 "
+      "00000000 00000000 00000000 00003000 00000020 00000040 00001000 00003fff");
+  const DecodedPacket packet = DecodeSdma(ring, SdmaGen::k6);
+  EXPECT_EQ(packet.name, "COPY_L2T_BROADCAST");
+  EXPECT_EQ(packet.dwords, 16u);
+  EXPECT_EQ(packet.problem, PacketProblem::kNone);
+  EXPECT_EQ(packet.Get("tiled2"), 0x2000002000u);
+  EXPECT_EQ(packet.Get("linear"), 0x2000003000u);
+}
+
 TEST(SdmaPackets, RegisterPollHasNoAddress) {
   const auto ring = Dwords("30000008 00000e26 00000e27 00000001 000000ff 0fff0004");
   const auto wait = WaitOf(DecodeSdma(ring, SdmaGen::k6));
