@@ -1,0 +1,104 @@
+// What is known of a piece of memory: its bytes as far as the trace shows them, and which call put
+// each one there. "Never observed" is not zero: every query says what it does not know.
+//
+// Memory is in proportion to what was touched, not to the trace: 4 KiB pages that hold data only if
+// it is not all zeros, and one entry for a large fill or a write whose content the trace did not
+// keep. Beyond `max_bytes` of data, newer content is dropped and the range marked as not known.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+namespace tg::model {
+
+enum class Origin : uint8_t {
+  kNone = 0,  // never touched
+  kWrite,     // the client wrote it
+  kRead,      // the client read it (so the device or somebody else had put it there)
+  kSnapshot,  // the proxy copied it from shared memory
+  kTable,     // the server's address table at the head of a fresh region
+};
+
+// Whence a byte is. Granularity 8 bytes: the newest write to any of them.
+struct Provenance {
+  Origin origin = Origin::kNone;
+  uint64_t call = 0;
+};
+
+class Shadow {
+ public:
+  explicit Shadow(uint64_t max_bytes = 512ull << 20) : max_bytes_(max_bytes) {}
+
+  // Offsets past 2^64 are cut off.
+  void Write(uint64_t offset, std::span<const uint8_t> data, Provenance by);
+  void WriteZeros(uint64_t offset, uint64_t size, Provenance by);
+  // Written, but the trace does not say what.
+  void WriteUnknown(uint64_t offset, uint64_t size, Provenance by);
+  // Bytes seen to be there. Where they are what was known, whoever wrote them stays their origin.
+  void Observe(uint64_t offset, std::span<const uint8_t> data, Provenance by);
+
+  // Copies what is known and leaves the rest of `out` as it is. True if all of it was known.
+  bool Read(uint64_t offset, std::span<uint8_t> out) const;
+  // Known bytes from `offset` on, without a gap, at most `limit`.
+  uint64_t KnownBytes(uint64_t offset, uint64_t limit) const;
+  std::optional<uint32_t> U32(uint64_t offset) const;
+  std::optional<uint64_t> U64(uint64_t offset) const;
+  Provenance OriginOf(uint64_t offset) const;
+
+  struct Range {
+    uint64_t begin = 0;
+    uint64_t end = 0;
+  };
+  // Pages touched in some way, merged, in order; at most `limit` ranges.
+  std::vector<Range> Touched(size_t limit = 1000) const;
+  uint64_t data_bytes() const { return data_bytes_; }        // stored
+  uint64_t dropped_bytes() const { return dropped_bytes_; }  // not stored: over max_bytes
+
+  static constexpr uint64_t kPage = 4096;
+
+ private:
+  // call << 3 | origin
+  using Tag = uint64_t;
+  struct Page {
+    std::unique_ptr<std::array<uint8_t, kPage>> data;         // absent: zeros
+    std::unique_ptr<std::array<uint64_t, kPage / 64>> known;  // absent: all known
+    std::unique_ptr<std::array<Tag, kPage / 8>> tags;         // absent: `tag` for all
+    Tag tag = 0;
+  };
+  struct Extent {
+    uint64_t last;  // inclusive
+    bool zeros;
+    Tag tag;
+  };
+  static Tag Pack(Provenance by) { return by.call << 3 | static_cast<uint64_t>(by.origin); }
+  static Provenance Unpack(Tag tag) { return {static_cast<Origin>(tag & 7), tag >> 3}; }
+
+  const Page* FindPage(uint64_t number) const;
+  Page& MakePage(uint64_t number);
+  bool GiveData(Page& page);
+  void Store(uint64_t offset, std::span<const uint8_t> data, Tag tag, bool observe);
+  void StoreInPage(uint64_t number, size_t begin, std::span<const uint8_t> data, Tag tag,
+                   bool observe);
+  void FillInPage(uint64_t number, size_t begin, size_t end, bool zeros, Tag tag);
+  void Fill(uint64_t offset, uint64_t size, bool zeros, Tag tag);
+  void CutExtents(uint64_t first, uint64_t last);
+  const Extent* ExtentAt(uint64_t offset) const;
+  void SetTags(Page& page, size_t begin, size_t end, Tag tag);
+  void SetKnown(Page& page, size_t begin, size_t end, bool known);
+
+  uint64_t max_bytes_;
+  uint64_t data_bytes_ = 0;
+  uint64_t dropped_bytes_ = 0;
+  std::unordered_map<uint64_t, Page> pages_;
+  std::map<uint64_t, Extent> extents_;  // by first byte; no two overlap; pages come before them
+  mutable uint64_t cached_number_ = ~0ull;
+  mutable const Page* cached_ = nullptr;
+};
+
+}  // namespace tg::model
