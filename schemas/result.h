@@ -14,6 +14,7 @@ struct Error {
     kUsage,        // the caller asked for something impossible
     kNotFound,     // file, socket or process is not there
     kIo,           // the operating system refused; `message` carries its reason
+    kNoSpace,      // the disk, a quota or a file size limit is full
     kBadInput,     // bytes that are not what they should be
     kUnsupported,  // understood, but not possible on this system
   };

@@ -73,10 +73,12 @@ class Sink {
  public:
   virtual ~Sink() = default;
   // Makes bytes [offset, offset + size) of the file exist on the medium's books and maps them for
-  // writing, zero-filled. May be called from the writer's own background thread.
+  // writing, zero-filled. Called from the writer's own background thread; segments come in order,
+  // and the one that failed is tried again later. Error::Code::kNoSpace: the disk is full.
   virtual Result<std::span<uint8_t>> Map(uint64_t offset, size_t size) = 0;
   virtual void Unmap(std::span<uint8_t> segment) = 0;
-  // Forces what was stored in `dirty` (part of a mapped segment) to the disk.
+  // Forces to the disk what was stored in `dirty` (part of a mapped segment) and in the segments
+  // unmapped before.
   virtual Result<void> Sync(std::span<uint8_t> dirty) = 0;
   // Final size of the file, on clean close.
   virtual Result<void> Truncate(uint64_t size) = 0;
@@ -85,9 +87,10 @@ class Sink {
 Result<std::unique_ptr<Sink>> OpenFileSink(const std::string& path, bool overwrite);
 
 struct WriterOptions {
-  size_t segment_size = 8u << 20;  // bytes mapped at a time; at most two segments are resident
-  bool fold = true;                // Repeat packets for runs of equal calls
-  uint64_t start_mono_ns = 0;      // the clock's zero: times passed in are >= this
+  // Bytes mapped at a time, at least kMaxPacket; two segments are resident, a third for a moment.
+  size_t segment_size = 8u << 20;
+  bool fold = true;            // Repeat packets for runs of equal calls
+  uint64_t start_mono_ns = 0;  // the clock's zero: times passed in are >= this
 };
 
 class TraceWriter {
