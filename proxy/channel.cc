@@ -1,0 +1,309 @@
+#include "proxy/channel.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace tg::proxy {
+namespace {
+
+// Linux passes at most 253 descriptors a message (SCM_MAX_FD), Darwin 512; credentials may stand
+// before them. Room to spare, so that nothing is cut off.
+constexpr size_t kControlSize = CMSG_SPACE(512 * sizeof(int)) + CMSG_SPACE(64);
+// More at once does not get faster and falls out of the second-level cache.
+constexpr size_t kMaxRead = 512 * 1024;
+// One skb on Linux, whose sending is all or nothing.
+constexpr size_t kBatchable = 16 * 1024;
+
+struct Control {
+  alignas(cmsghdr) char bytes[kControlSize];
+};
+
+template <typename Visit>
+void ForEachDescriptor(const msghdr& header, Visit visit) {
+  for (cmsghdr* c = CMSG_FIRSTHDR(&header); c; c = CMSG_NXTHDR(const_cast<msghdr*>(&header), c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+    const size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; i++) {
+      int fd;
+      std::memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
+      visit(fd);
+    }
+  }
+}
+
+ssize_t RecvMessage(int fd, void* data, size_t size, int flags, msghdr& header, iovec& iov,
+                    Control& control) {
+  iov = {data, size};
+  header = {};
+  header.msg_iov = &iov;
+  header.msg_iovlen = 1;
+  header.msg_control = control.bytes;
+  header.msg_controllen = sizeof control.bytes;
+  ssize_t n;
+  do {
+    n = ::recvmsg(fd, &header, flags | MSG_DONTWAIT);
+  } while (n < 0 && errno == EINTR);
+  return n;
+}
+
+}  // namespace
+
+Channel::Channel(size_t capacity) : capacity_(capacity), buffer_(new uint8_t[capacity]) {}
+
+Channel::~Channel() {
+  for (const Arrived& arrived : arrived_)
+    for (const int fd : arrived.fds) ::close(fd);
+  for (const int fd : claimed_) ::close(fd);
+  for (const int fd : attached_) ::close(fd);
+  CloseSentNow();
+}
+
+void Channel::Compact() {
+  if (head_ == 0) return;
+  std::memmove(buffer_.get(), buffer_.get() + head_, tail_ - head_);
+  framed_ -= head_;
+  tail_ -= head_;
+  head_ = 0;
+}
+
+Channel::ReadResult Channel::Read(int fd, bool exact_descriptors) {
+  if (!room()) return ReadResult::kFull;
+  // Moving is rare: the buffer starts again at its front whenever it runs empty.
+  if (capacity_ - tail_ < kMaxRead && capacity_ - tail_ < capacity_ - (tail_ - head_)) Compact();
+  size_t size = std::min(capacity_ - tail_, kMaxRead);
+  if (exact_descriptors && kDescriptorPlace == DescriptorPlace::kLastMessage) {
+    const size_t plain = PeekPlain(fd, size);
+    if (plain > 0) size = plain;
+    return Receive(fd, size, true);
+  }
+  return Receive(fd, size, kDescriptorPlace == DescriptorPlace::kFirstByte);
+}
+
+// How many of the next `size` bytes stand before one that has descriptors; 0 when the first one
+// has. A look shows descriptors exactly if it reaches into the message that carries them, so the
+// place is found by bisection.
+size_t Channel::PeekPlain(int fd, size_t size) {
+  Control control;
+  msghdr header;
+  iovec iov;
+  const auto look = [&](size_t n, bool& has) {
+    const ssize_t got = RecvMessage(fd, buffer_.get() + tail_, n, MSG_PEEK, header, iov, control);
+    has = false;
+    if (got > 0) {
+      ForEachDescriptor(header, [&](int copy) {
+        has = true;
+        ::close(copy);
+      });
+    }
+    return got;
+  };
+  bool has = false;
+  const ssize_t all = look(size, has);
+  if (all <= 0) return 0;
+  if (!has) return static_cast<size_t>(all);
+  size_t without = 0, with = static_cast<size_t>(all);
+  while (with - without > 1) {
+    const size_t middle = without + (with - without) / 2;
+    look(middle, has);
+    (has ? with : without) = middle;
+  }
+  return without;
+}
+
+Channel::ReadResult Channel::Receive(int fd, size_t size, bool exact) {
+  Control control;
+  msghdr header;
+  iovec iov;
+  more_likely_ = false;
+  const ssize_t n = RecvMessage(fd, buffer_.get() + tail_, size, 0, header, iov, control);
+  if (n < 0) {
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return ReadResult::kNothing;
+    read_errno_ = errno;
+    return ReadResult::kError;
+  }
+  if (header.msg_flags & MSG_CTRUNC) control_truncated_ = true;
+  if (header.msg_controllen > 0) {
+    std::vector<int> fds;
+    ForEachDescriptor(header, [&](int got) {
+      ::fcntl(got, F_SETFD, FD_CLOEXEC);
+      fds.push_back(got);
+    });
+    if (!fds.empty() && n == 0) {
+      for (const int got : fds) ::close(got);
+    } else if (!fds.empty()) {
+      descriptors_ += fds.size();
+      arrived_count_ += fds.size();
+      arrived_.push_back({received_, received_ + static_cast<uint64_t>(n), exact, std::move(fds)});
+    }
+  }
+  if (n == 0) return ReadResult::kEof;
+  tail_ += static_cast<size_t>(n);
+  received_ += static_cast<uint64_t>(n);
+  more_likely_ = static_cast<size_t>(n) == size;
+  return ReadResult::kData;
+}
+
+std::span<const int> Channel::ClaimDescriptors(size_t size, bool expected) {
+  const uint64_t end = framed_bytes_ + size;
+  while (!arrived_.empty()) {
+    Arrived& first = arrived_.front();
+    const bool here =
+        first.exact ? first.begin < end : (expected && first.begin < end) || first.end <= end;
+    if (!here) break;
+    claimed_.insert(claimed_.end(), first.fds.begin(), first.fds.end());
+    arrived_count_ -= first.fds.size();
+    arrived_.erase(arrived_.begin());
+  }
+  return claimed_;
+}
+
+bool Channel::TakeControlTruncated() {
+  return std::exchange(control_truncated_, false);
+}
+
+void Channel::Queue(size_t size) {
+  queue_[(queue_first_ + queue_count_++) % kMaxBatch] = {static_cast<uint32_t>(size),
+                                                         static_cast<uint32_t>(claimed_.size())};
+  if (!claimed_.empty()) {
+    attached_.insert(attached_.end(), claimed_.begin(), claimed_.end());
+    claimed_.clear();
+  }
+  framed_ += size;
+  framed_bytes_ += size;
+}
+
+void Channel::Drop(size_t size) {
+  for (const int fd : claimed_) ::close(fd);
+  claimed_.clear();
+  // Only from an empty queue is the front of the buffer free to be given up.
+  if (queue_count_ == 0) {
+    head_ = framed_ + size;
+  } else {
+    std::memmove(buffer_.get() + framed_, buffer_.get() + framed_ + size, tail_ - framed_ - size);
+    tail_ -= size;
+    framed_ -= size;
+  }
+  framed_ += size;
+  framed_bytes_ += size;
+  if (head_ == tail_) head_ = framed_ = tail_ = 0;
+}
+
+// `bytes` were taken by the socket: strike them off the queue.
+void Channel::Sent(size_t bytes) {
+  sent_bytes_ += bytes;
+  head_ += bytes;
+  while (bytes > 0) {
+    Message& front = queue_[queue_first_];
+    if (bytes < front.size) {
+      front.size -= static_cast<uint32_t>(bytes);
+      break;
+    }
+    bytes -= front.size;
+    queue_first_ = (queue_first_ + 1) % kMaxBatch;
+    queue_count_--;
+  }
+  if (head_ == tail_) head_ = framed_ = tail_ = 0;
+}
+
+Channel::SendResult Channel::SendFailed(int error) {
+  send_errno_ = error;
+  switch (error) {
+    case EAGAIN:
+#if EWOULDBLOCK != EAGAIN
+    case EWOULDBLOCK:
+#endif
+      return SendResult::kBlocked;
+    case ENOBUFS:
+    case ENOMEM:
+    case EMSGSIZE:  // Darwin, when too many descriptors are on their way
+#ifdef ETOOMANYREFS
+    case ETOOMANYREFS:  // Linux, the same
+#endif
+      return SendResult::kRetry;
+    default:
+      return SendResult::kClosed;
+  }
+}
+
+// Sends the first message, which is large, has descriptors, or is the only one.
+Channel::SendResult Channel::SendFront(int fd) {
+  Message& front = queue_[queue_first_];
+  ssize_t n;
+  if (front.descriptors == 0) {
+    do {
+      n = ::send(fd, buffer_.get() + head_, front.size, MSG_NOSIGNAL | MSG_DONTWAIT);
+    } while (n < 0 && errno == EINTR);
+    if (n < 0) return SendFailed(errno);
+    Sent(static_cast<size_t>(n));
+    return SendResult::kDone;
+  }
+  Control control;
+  std::vector<int> fds(attached_.begin(), attached_.begin() + front.descriptors);
+  iovec iov{buffer_.get() + head_, front.size};
+  msghdr header{};
+  header.msg_iov = &iov;
+  header.msg_iovlen = 1;
+  header.msg_control = control.bytes;
+  header.msg_controllen = CMSG_SPACE(fds.size() * sizeof(int));
+  std::memset(control.bytes, 0, header.msg_controllen);
+  cmsghdr* c = CMSG_FIRSTHDR(&header);
+  c->cmsg_level = SOL_SOCKET;
+  c->cmsg_type = SCM_RIGHTS;
+  c->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
+  std::memcpy(CMSG_DATA(c), fds.data(), fds.size() * sizeof(int));
+  do {
+    n = ::sendmsg(fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
+  } while (n < 0 && errno == EINTR);
+  if (n < 0) return SendFailed(errno);
+  // The descriptors went with the first byte, whatever part of the rest did.
+  front.descriptors = 0;
+  attached_.erase(attached_.begin(), attached_.begin() + static_cast<ptrdiff_t>(fds.size()));
+  if (sent_.size() + fds.size() > kMaxSentKept) CloseSentNow();
+  sent_.insert(sent_.end(), fds.begin(), fds.end());
+  Sent(static_cast<size_t>(n));
+  return SendResult::kDone;
+}
+
+Channel::SendResult Channel::Send(int fd) {
+  while (queue_count_ > 0) {
+    size_t count = 0, offset = head_;
+    for (; count < queue_count_; count++) {
+      const Message& m = queue_[(queue_first_ + count) % kMaxBatch];
+      if (m.descriptors > 0 || m.size > kBatchable) break;
+      batch_[count] = {buffer_.get() + offset, m.size};
+      offset += m.size;
+    }
+    if (count <= 1) {
+      if (const SendResult result = SendFront(fd); result != SendResult::kDone) return result;
+      continue;
+    }
+    int error = 0;
+    const size_t sent = SendBatch(fd, batch_.data(), count, error);
+    if (sent > 0) Sent(sent);
+    if (error != 0) return SendFailed(error);
+  }
+  return SendResult::kDone;
+}
+
+size_t Channel::DropQueue() {
+  const size_t dropped = framed_ - head_;
+  for (const int fd : attached_) ::close(fd);
+  attached_.clear();
+  queue_count_ = 0;
+  head_ = framed_;
+  if (head_ == tail_) head_ = framed_ = tail_ = 0;
+  return dropped;
+}
+
+void Channel::CloseSentNow() {
+  for (const int fd : sent_) ::close(fd);
+  sent_.clear();
+}
+
+}  // namespace tg::proxy

@@ -1,0 +1,41 @@
+// What Linux and macOS do differently; platform_linux.cc and platform_darwin.cc.
+#pragma once
+
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tg::proxy {
+
+// Where the descriptors that one recvmsg returned belong among the bytes it returned. Linux glues
+// what stands before a descriptor to the message that carries it and stops behind that message;
+// Darwin stops before it. So: somewhere in the last message, or exactly at the first byte.
+enum class DescriptorPlace : uint8_t { kLastMessage, kFirstByte };
+extern const DescriptorPlace kDescriptorPlace;
+
+// Sends each of `messages` by a send of its own, in order, with as few system calls as the system
+// allows. Returns the bytes taken in all; `error` is errno of what stopped it, 0 if nothing did.
+// `count` is at most kMaxBatch; messages are small (one piece each to the kernel).
+inline constexpr size_t kMaxBatch = 128;
+size_t SendBatch(int fd, iovec* messages, size_t count, int& error);
+
+// Process at the other end of a Unix socket; 0 when not known. On macOS only while it lives.
+pid_t PeerPid(int fd);
+
+// Short name of a process ("python3.11"), empty when it cannot be found out.
+std::string ProcessName(pid_t pid);
+
+// A Unix socket in the system's tables.
+struct UnixSocket {
+  std::string path;
+  bool listening = false;
+  std::vector<pid_t> holders;  // processes with a descriptor of it, as far as we may see
+};
+// All Unix sockets with a path, without touching any. False when the tables cannot be read.
+bool ListUnixSockets(std::vector<UnixSocket>& sockets);
+
+}  // namespace tg::proxy

@@ -1,0 +1,88 @@
+#include <libproc.h>
+#include <sys/proc_info.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+
+#include "proxy/platform.h"
+
+namespace tg::proxy {
+
+const DescriptorPlace kDescriptorPlace = DescriptorPlace::kFirstByte;
+
+size_t SendBatch(int fd, iovec* messages, size_t count, int& error) {
+  size_t sent = 0;
+  error = 0;
+  for (size_t i = 0; i < count; i++) {
+    ssize_t n;
+    do {
+      n = ::send(fd, messages[i].iov_base, messages[i].iov_len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    } while (n < 0 && errno == EINTR);
+    if (n < 0) {
+      error = errno;
+      return sent;
+    }
+    sent += static_cast<size_t>(n);
+    if (static_cast<size_t>(n) < messages[i].iov_len) {
+      error = EAGAIN;
+      return sent;
+    }
+  }
+  return sent;
+}
+
+pid_t PeerPid(int fd) {
+  pid_t pid = 0;
+  socklen_t size = sizeof pid;
+  if (::getsockopt(fd, SOL_LOCAL, LOCAL_PEERPID, &pid, &size) != 0) return 0;
+  return pid;
+}
+
+std::string ProcessName(pid_t pid) {
+  char name[PROC_PIDPATHINFO_MAXSIZE] = {};
+  const int n = ::proc_name(pid, name, sizeof name);
+  return n > 0 ? std::string(name, static_cast<size_t>(n)) : std::string();
+}
+
+bool ListUnixSockets(std::vector<UnixSocket>& sockets) {
+  const int bytes = ::proc_listpids(PROC_ALL_PIDS, 0, nullptr, 0);
+  if (bytes <= 0) return false;
+  std::vector<pid_t> pids(static_cast<size_t>(bytes) / sizeof(pid_t) + 64);
+  const int got =
+      ::proc_listpids(PROC_ALL_PIDS, 0, pids.data(), static_cast<int>(pids.size() * sizeof(pid_t)));
+  if (got <= 0) return false;
+  pids.resize(static_cast<size_t>(got) / sizeof(pid_t));
+  std::map<uint64_t, size_t> known;  // by the kernel's socket handle
+  for (const pid_t pid : pids) {
+    const int size = ::proc_pidinfo(pid, PROC_PIDLISTFDS, 0, nullptr, 0);
+    if (size <= 0) continue;  // not ours to see
+    std::vector<proc_fdinfo> fds(static_cast<size_t>(size) / sizeof(proc_fdinfo) + 16);
+    const int used = ::proc_pidinfo(pid, PROC_PIDLISTFDS, 0, fds.data(),
+                                    static_cast<int>(fds.size() * sizeof(proc_fdinfo)));
+    if (used <= 0) continue;
+    fds.resize(static_cast<size_t>(used) / sizeof(proc_fdinfo));
+    for (const proc_fdinfo& fd : fds) {
+      if (fd.proc_fdtype != PROX_FDTYPE_SOCKET) continue;
+      socket_fdinfo info{};
+      if (::proc_pidfdinfo(pid, fd.proc_fd, PROC_PIDFDSOCKETINFO, &info, sizeof info) !=
+          static_cast<int>(sizeof info))
+        continue;
+      if (info.psi.soi_kind != SOCKINFO_UN) continue;
+      const sockaddr_un& name = info.psi.soi_proto.pri_un.unsi_addr.ua_sun;
+      const std::string path(name.sun_path, ::strnlen(name.sun_path, sizeof name.sun_path));
+      if (path.empty()) continue;
+      const auto [at, fresh] = known.try_emplace(info.psi.soi_so, sockets.size());
+      if (fresh) sockets.push_back({path, (info.psi.soi_options & SO_ACCEPTCONN) != 0, {}});
+      std::vector<pid_t>& holders = sockets[at->second].holders;
+      if (std::find(holders.begin(), holders.end(), pid) == holders.end()) holders.push_back(pid);
+    }
+  }
+  return true;
+}
+
+}  // namespace tg::proxy
