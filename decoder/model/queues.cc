@@ -500,6 +500,13 @@ void Queues::OnEnd(uint64_t call, uint64_t ns) {
   }
 }
 
+void Queues::OnConnect(uint64_t call, uint64_t ns) {
+  OnEnd(call, ns);
+  fences_.clear();
+  written_.clear();
+  for (Queue& queue : queues_) queue.guess = {};
+}
+
 void Queues::Warn(const Queue& queue, std::string rule, uint64_t call, std::string text) {
   if (warnings_.size() >= kMaxQueueWarnings) return;
   warnings_.push_back({.rule = std::move(rule),

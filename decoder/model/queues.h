@@ -160,6 +160,8 @@ class Queues {
                 uint64_t ns);
   // The client is gone: pending submissions whose bytes did not come are closed.
   void OnEnd(uint64_t call, uint64_t ns);
+  // A new client: the regions of the one before are gone. What queues were is kept.
+  void OnConnect(uint64_t call, uint64_t ns);
 
   const std::deque<Queue>& queues() const { return queues_; }
   std::vector<QueueWarning> warnings() const;
