@@ -120,10 +120,10 @@ void Boot::Decide() {
     return;
   }
   if (*s.reg6_read != 0) {
-    s.reason =
-        reg7_text + ", REG6 " + Hex(*s.reg6_read) + ": " +
-        (*s.reg6_read == 1 ? "previous session did not finish cleanly -> full reset expected"
-                           : amd::DescribeReg6(reg7, *s.reg6_read) + " -> full reset expected");
+    const std::string what = *s.reg6_read == 1 ? "previous session did not finish cleanly"
+                                               : amd::DescribeReg6(reg7, *s.reg6_read);
+    const std::string value = *s.reg6_read == 1 ? "1" : Hex(*s.reg6_read);
+    s.reason = reg7_text + ", REG6 " + value + ": " + what + " -> full reset expected";
     return;
   }
   if (!s.fault_read) {
