@@ -364,7 +364,10 @@ bool TraceWriter::Impl::AnswerInPlace(const ReplyRecord& r, uint64_t tick) {
     return false;
   // The disk writes sectors of 512 bytes: where the power goes between two of them, a packet that
   // it had whole must not become half an answer.
-  const auto sector = [](const uint8_t* p) { return reinterpret_cast<uintptr_t>(p) / 512; };
+  const Segment& segment = out_.segment();
+  const auto sector = [&](const uint8_t* p) {
+    return (segment.offset + static_cast<uint64_t>(p - segment.bytes.data())) / 512;
+  };
   if (open_.synced && sector(open_.data) != sector(open_.crc + 3)) return false;
   std::memcpy(open_.data, r.body.data.data(), open_.size);
   PutLatencySlot(open_.latency, latency);

@@ -41,8 +41,9 @@ Result<std::span<uint8_t>> MemorySink::Map(uint64_t offset, size_t size) {
   return std::span<uint8_t>(*segment);
 }
 
-void MemorySink::Unmap(std::span<uint8_t>) {
+void MemorySink::Unmap(std::span<uint8_t> gone) {
   const std::lock_guard lock(file_->mutex);
+  file_->unmapped.insert(gone.data());
   file_->unmaps++;
   file_->mapped_now--;
 }
@@ -54,10 +55,12 @@ Result<void> MemorySink::Sync(std::span<uint8_t> dirty) {
     file_->durable.resize(std::max<size_t>(file_->durable.size(), offset + bytes->size()));
     const uint8_t* begin = bytes->data();
     const uint8_t* end = begin + bytes->size();
-    if (dirty.data() < begin || dirty.data() >= end) continue;
-    const size_t at = static_cast<size_t>(dirty.data() - begin);
-    std::copy(dirty.begin(), dirty.end(),
-              file_->durable.begin() + static_cast<ptrdiff_t>(offset + at));
+    const auto at = file_->durable.begin() + static_cast<ptrdiff_t>(offset);
+    if (file_->unmapped.erase(begin) != 0) {
+      std::copy(begin, end, at);
+    } else if (begin <= dirty.data() && dirty.data() < end) {
+      std::copy(dirty.begin(), dirty.end(), at + (dirty.data() - begin));
+    }
   }
   return {};
 }
@@ -124,6 +127,12 @@ void TestTrace::Close(const std::string& reason) {
   end.set_reason(reason);
   const Result<void> closed = writer->Close(end, now);
   if (!closed) std::abort();
+}
+
+std::vector<uint8_t> TestTrace::Bytes() {
+  std::vector<uint8_t> bytes = file->Bytes();
+  bytes.resize(std::min<size_t>(bytes.size(), writer->bytes_written() + 4096));
+  return bytes;
 }
 
 wire::RequestHeader MmioRead(uint32_t bar, uint64_t offset, uint64_t size) {

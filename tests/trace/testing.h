@@ -2,11 +2,13 @@
 // turns everything it is given into values that outlive the file.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,7 @@ struct MemoryFile {
   std::mutex mutex;
   std::map<uint64_t, std::unique_ptr<std::vector<uint8_t>>> segments;  // by file offset
   std::vector<uint8_t> durable;                                        // what a power cut leaves
+  std::set<const uint8_t*> unmapped;  // segments given back since the last Sync()
   uint64_t limit = UINT64_MAX;                                         // bytes that the disk holds
   Error::Code limit_code = Error::Code::kNoSpace;
   int map_delay_ms = 0;
@@ -60,7 +63,8 @@ struct TestTrace {
   uint64_t Write4(uint32_t bar, uint64_t offset, uint32_t value, uint64_t ns = 1000);
   void Note(const std::string& text);
   void Close(const std::string& reason = "test");
-  std::vector<uint8_t> Bytes() { return file->Bytes(); }
+  // The file as it is now; of the preallocated zeros behind the content only the first 4 KiB.
+  std::vector<uint8_t> Bytes();
 };
 
 wire::RequestHeader MmioRead(uint32_t bar, uint64_t offset, uint64_t size);
