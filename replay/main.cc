@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "replay/serve/command.h"
 #include "replay/sim/gpu.h"
 #include "replay/sim/report.h"
 #include "replay/sim/server.h"
@@ -149,11 +150,14 @@ int main(int argc, char** argv) {
   sim_command->add_flag("--once", sim.once, "End after the first client");
   sim_command->add_flag("--quiet", sim.quiet, "Print only where it listens");
 
+  int exit_code = 0;
+  tg::replay::AddServeCommand(app, exit_code);
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     const int code = app.exit(error);
     return code == 0 ? 0 : kExitUsage;
   }
-  return RunSim(sim);
+  return sim_command->parsed() ? RunSim(sim) : exit_code;
 }
