@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "replay/proof.h"
 #include "schemas/wire/bytes.h"
 
 namespace tg::sim {
@@ -71,8 +72,9 @@ bool AppProtocol::Handle(Link& link, const wire::RequestHeader& request, const H
       return Reply(link, {});  // it never resizes
     case Command::kMmioRead:
       return Read(link, request);
-    default:
-      return Reply(link, {1, 0, 0});
+    default:  // TinyGPU.app has no PING; the proof is for `rpcreplay drive`
+      return Reply(
+          link, replay::IsProofRequest(request) ? replay::kProofReply : wire::ReplyHeader{1, 0, 0});
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "replay/proof.h"
 #include "schemas/wire/bytes.h"
 
 namespace tg::sim {
@@ -73,7 +74,8 @@ TcpProtocol::Failure TcpProtocol::Handle(Link& link, const wire::RequestHeader& 
                                          bool& alive) {
   const auto command = static_cast<Command>(request.command);
   if (command == Command::kPing) {
-    alive = Reply(link, {});
+    alive =
+        Reply(link, replay::IsProofRequest(request) ? replay::kProofReply : wire::ReplyHeader{});
     return {};
   }
   if (command == Command::kProbe) return Probe(link, request, alive);
