@@ -104,7 +104,8 @@ class Boot {
   static constexpr size_t kMaxPhases = 4000;
   std::vector<BootSession> sessions_;
   uint32_t connection_ = 0;
-  Stamp now_;
+  Stamp now_;     // the newest call
+  Stamp before_;  // the one before it
 };
 
 }  // namespace tg::model

@@ -53,8 +53,9 @@ struct RegisterState {
   uint32_t value = 0;      // the latest seen, read or written
   uint64_t reads = 0;      // answered ones, folded ones included
   uint64_t writes = 0;
-  Sample last_read;   // valid if reads > 0
-  Sample last_write;  // valid if writes > 0
+  Sample last_read;              // valid if reads > 0
+  uint64_t last_latency_ns = 0;  // of the latest read
+  Sample last_write;             // valid if writes > 0
   Stamp first;
   History history;
 

@@ -33,7 +33,8 @@ struct Provenance {
 
 class Shadow {
  public:
-  explicit Shadow(uint64_t max_bytes = 512ull << 20) : max_bytes_(max_bytes) {}
+  Shadow() = default;
+  explicit Shadow(uint64_t max_bytes) : max_bytes_(max_bytes) {}
 
   // Offsets past 2^64 are cut off.
   void Write(uint64_t offset, std::span<const uint8_t> data, Provenance by);
@@ -92,7 +93,7 @@ class Shadow {
   void SetTags(Page& page, size_t begin, size_t end, Tag tag);
   void SetKnown(Page& page, size_t begin, size_t end, bool known);
 
-  uint64_t max_bytes_;
+  uint64_t max_bytes_ = 512ull << 20;
   uint64_t data_bytes_ = 0;
   uint64_t dropped_bytes_ = 0;
   std::unordered_map<uint64_t, Page> pages_;

@@ -3,82 +3,14 @@
 #include <gtest/gtest.h>
 
 #include "schemas/amd/vram_layout.h"
+#include "tests/amd/discovery_binary.h"
 
 namespace tg::amd {
 namespace {
 
-class Binary {
- public:
-  Binary() : bytes_(kDiscoverySize, 0) {
-    U32(0, kDiscoverySignature);
-    U16(0xc, kIpAt);
-    U32(kIpAt, kIpTableSignature);
-    U16(kIpAt + 4, 4);
-    U16(kIpAt + 0xc, 1);
-    U16(kIpAt + 0xe + 2, kIpAt + 0x50);
-    at_ = kIpAt + 0x54;
-  }
-  void U8(size_t at, uint8_t v) { bytes_.at(at) = v; }
-  void U16(size_t at, uint16_t v) {
-    U8(at, static_cast<uint8_t>(v));
-    U8(at + 1, static_cast<uint8_t>(v >> 8));
-  }
-  void U32(size_t at, uint32_t v) {
-    U16(at, static_cast<uint16_t>(v));
-    U16(at + 2, static_cast<uint16_t>(v >> 16));
-  }
-  void Ip(uint16_t hw_id, uint8_t instance, IpVersion v, std::vector<uint32_t> bases) {
-    U16(at_, hw_id);
-    U8(at_ + 2, instance);
-    U8(at_ + 3, static_cast<uint8_t>(bases.size()));
-    U8(at_ + 4, v.major);
-    U8(at_ + 5, v.minor);
-    U8(at_ + 6, v.revision);
-    at_ += 8;
-    for (const uint32_t base : bases) {
-      U32(at_, base);
-      at_ += 4;
-    }
-    U16(kIpAt + 0x52, ++count_);
-  }
-  void Gc(uint16_t major, std::vector<std::pair<size_t, uint32_t>> fields) {
-    U16(0x14, kGcAt);
-    U32(kGcAt, 0x4347);
-    U16(kGcAt + 4, major);
-    for (const auto& [at, value] : fields) U32(kGcAt + at, value);
-  }
-  void Harvest(std::vector<std::pair<uint16_t, uint8_t>> list) {
-    U16(0x1c, kHarvestAt);
-    U32(kHarvestAt, kHarvestSignature);
-    size_t at = kHarvestAt + 8;
-    for (const auto& [hw_id, instance] : list) {
-      U16(at, hw_id);
-      U8(at + 2, instance);
-      at += 4;
-    }
-  }
-  void Sum() {
-    U16(0xa, kDiscoverySize);
-    uint16_t sum = 0;
-    for (size_t i = 0xa; i < bytes_.size(); ++i) sum = static_cast<uint16_t>(sum + bytes_[i]);
-    U16(8, sum);
-  }
-  const std::vector<uint8_t>& bytes() const { return bytes_; }
-  std::vector<uint8_t>& bytes() { return bytes_; }
-
-  static constexpr uint16_t kIpAt = 0x3c;
-  static constexpr uint16_t kGcAt = 0x1800;
-  static constexpr uint16_t kHarvestAt = 0x2000;
-
- private:
-  std::vector<uint8_t> bytes_;
-  size_t at_ = 0;
-  uint16_t count_ = 0;
-};
-
 // A Radeon RX 7900 XTX: 6 engines x 2 arrays x 4 work-group processors = 96 CUs.
 TEST(Discovery, Navi31Properties) {
-  Binary b;
+  DiscoveryBinary b;
   b.Ip(kHwGc, 0, {11, 0, 0}, {0x1260, 0xA000, 0x1C000, 0x2402C00});
   b.Ip(kHwMp0, 0, {13, 0, 0}, {0x16000});
   b.Ip(kHwSdma0, 0, {6, 0, 0}, {0x1260});
@@ -109,7 +41,7 @@ TEST(Discovery, Navi31Properties) {
 
 // tinygrad's mock card: gfx12 with a gc_info of version 2.
 TEST(Discovery, MockGfx12Properties) {
-  Binary b;
+  DiscoveryBinary b;
   b.Ip(kHwGc, 0, {12, 0, 0}, {0x1260, 0xA000});
   b.Gc(2, {{0x0c, 2}, {0x10, 8}, {0x14, 2}, {0x3c, 16}, {0x40, 32}, {0x44, 64}});
   const auto props = ParseDiscovery(b.bytes())->Props();
@@ -122,7 +54,7 @@ TEST(Discovery, MockGfx12Properties) {
 }
 
 TEST(Discovery, HarvestedInstancesDoNotCount) {
-  Binary b;
+  DiscoveryBinary b;
   for (uint8_t i = 0; i < 8; ++i) b.Ip(kHwGc, i, {9, 4, 3}, {0x2000, 0xA000});
   b.Ip(kHwNbif, 0, {7, 9, 0}, {0});
   b.Gc(2, {{0x0c, 4}, {0x10, 10}, {0x14, 1}, {0x3c, 8}, {0x40, 32}, {0x44, 64}});
@@ -140,10 +72,10 @@ TEST(Discovery, HarvestedInstancesDoNotCount) {
 }
 
 TEST(Discovery, SixtyFourBitBases) {
-  Binary b;
-  b.U8(Binary::kIpAt + 0x4e, 1);
+  DiscoveryBinary b;
+  b.U8(DiscoveryBinary::kIpAt + 0x4e, 1);
   b.Ip(kHwGc, 0, {12, 0, 0}, {0x1260, 0, 0xA000, 1});
-  b.U8(Binary::kIpAt + 0x54 + 3, 2);  // two bases of eight bytes
+  b.U8(DiscoveryBinary::kIpAt + 0x54 + 3, 2);  // two bases of eight bytes
   const auto d = ParseDiscovery(b.bytes());
   ASSERT_TRUE(d);
   ASSERT_EQ(d->ips.size(), 1u);
@@ -156,17 +88,18 @@ TEST(Discovery, NotADiscoveryBinary) {
   const auto result = ParseDiscovery(ones);
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().message, "discovery binary: signature 0xffffffff instead of 0x28211407");
-  Binary b;
+  DiscoveryBinary b;
   b.U16(0xc, 0xfff0);
   EXPECT_FALSE(ParseDiscovery(b.bytes()));
 }
 
 TEST(Discovery, HostileCountsStayWithinTheBytes) {
-  Binary b;
+  DiscoveryBinary b;
   b.Ip(kHwGc, 0, {12, 0, 0}, {0x1260});
-  b.U16(Binary::kIpAt + 0x52, 0xffff);  // entries
-  b.U16(Binary::kIpAt + 0xc, 0xffff);   // dies, all at the same place
-  for (int die = 0; die < 16; ++die) b.U16(Binary::kIpAt + 0xe + die * 4 + 2, Binary::kIpAt + 0x50);
+  b.U16(DiscoveryBinary::kIpAt + 0x52, 0xffff);  // entries
+  b.U16(DiscoveryBinary::kIpAt + 0xc, 0xffff);   // dies, all at the same place
+  for (int die = 0; die < 16; ++die)
+    b.U16(DiscoveryBinary::kIpAt + 0xe + die * 4 + 2, DiscoveryBinary::kIpAt + 0x50);
   b.U16(0x14, 0x27ff);  // gc_info across the end
   b.U16(0x1c, 0x2700);  // no harvest table there
   const auto d = ParseDiscovery(b.bytes());
@@ -179,7 +112,7 @@ TEST(Discovery, HostileCountsStayWithinTheBytes) {
 }
 
 TEST(Discovery, EveryTruncationIsSafe) {
-  Binary b;
+  DiscoveryBinary b;
   b.Ip(kHwGc, 0, {11, 0, 0}, {0x1260, 0xA000});
   b.Gc(1, {{0x0c, 6}});
   b.Harvest({{kHwGc, 1}});

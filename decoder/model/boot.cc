@@ -1,0 +1,300 @@
+#include "decoder/model/boot.h"
+
+#include <cstdio>
+
+#include "schemas/amd/scratch.h"
+
+namespace tg::model {
+namespace {
+
+std::string Hex(uint32_t value) {
+  char text[16];
+  std::snprintf(text, sizeof text, "0x%x", value);
+  return text;
+}
+
+constexpr uint64_t kRootTableSize = 0x1000;
+
+}  // namespace
+
+std::string_view PhaseName(Phase phase) {
+  constexpr std::string_view kNames[] = {
+      "connect", "discovery", "software init", "decision", "reset", "soc",    "mm hub",
+      "ih",      "psp",       "smu",           "gfx",      "sdma",  "clocks", "clock gating",
+      "done",    "queues",    "run",           "recovery", "finish"};
+  return kNames[static_cast<int>(phase)];
+}
+
+std::string_view BootKindName(BootKind kind) {
+  constexpr std::string_view kNames[] = {"unknown", "full", "partial"};
+  return kNames[static_cast<int>(kind)];
+}
+
+std::string_view SessionEndName(SessionEnd end) {
+  constexpr std::string_view kNames[] = {"not finished", "clean", "in error state"};
+  return kNames[static_cast<int>(end)];
+}
+
+const PhaseSpan* BootSession::Find(Phase phase) const {
+  for (const PhaseSpan& span : phases) {
+    if (span.phase == phase) return &span;
+  }
+  return nullptr;
+}
+
+Phase Boot::phase() const {
+  return sessions_.empty() || sessions_.back().phases.empty()
+             ? Phase::kConnect
+             : sessions_.back().phases.back().phase;
+}
+
+BootSession& Boot::Session(Stamp at) {
+  if (sessions_.empty()) {
+    BootSession& session = sessions_.emplace_back();
+    session.connection = connection_;
+    session.start = session.last = at;
+    session.phases.push_back({Phase::kConnect, at, at, 0});
+  }
+  return sessions_.back();
+}
+
+void Boot::Enter(Phase next, Stamp at) {
+  BootSession& session = Session(at);
+  if (session.phases.back().phase == next || session.phases.size() >= kMaxPhases) return;
+  // The call that begins the phase was counted in the one before it.
+  PhaseSpan& before = session.phases.back();
+  if (before.last == at && before.calls > 0) {
+    --before.calls;
+    before.last = before.calls > 0 ? before_ : before.first;
+  }
+  session.phases.push_back({next, at, at, 1});
+}
+
+void Boot::OnConnect(Stamp at, uint32_t connection) {
+  connection_ = connection;
+  if (sessions_.empty() || sessions_.back().phases.back().calls == 0) return;
+  if (sessions_.size() >= kMaxSessions) return;
+  BootSession& session = sessions_.emplace_back();
+  session.connection = connection;
+  session.start = session.last = at;
+  session.phases.push_back({Phase::kConnect, at, at, 0});
+}
+
+void Boot::OnCall(Stamp first, Stamp last, uint64_t times) {
+  before_ = now_;
+  now_ = last;
+  BootSession& session = Session(first);
+  PhaseSpan& span = session.phases.back();
+  span.calls += times;
+  if (!span.first) span.first = first;
+  span.last = last;
+  session.last = last;
+}
+
+// What the decision rests on is known in steps; the sentence is made anew with each.
+void Boot::Decide() {
+  BootSession& s = sessions_.back();
+  if (!s.reg7_read) return;
+  const uint32_t reg7 = *s.reg7_read;
+  const std::string reg7_text = "REG7 " + Hex(reg7) + " (" + amd::DescribeReg7(reg7) + ")";
+  if (amd::ClassifyReg7(reg7) == amd::Reg7Kind::kAllOnes) {
+    s.reason = "REG7 0xffffffff: not a version, the register reads all ones (link or BAR problem)";
+    return;
+  }
+  // The driver's own version is what it writes at the end of its boot.
+  const uint32_t own = s.reg7_written.value_or(amd::kAmVersionCurrent);
+  if (reg7 != own) {
+    if (amd::ClassifyReg7(reg7) == amd::Reg7Kind::kOlder) {
+      s.reason = "REG7 " + Hex(reg7) +
+                 ": older AM left this state; cold boot expected, REG6 not consulted (AM of " +
+                 std::string(amd::FindAmVersion(reg7)->since) + ")";
+    } else {
+      s.reason = reg7_text + ": not the driver's own state -> full boot, REG6 not consulted";
+    }
+    return;
+  }
+  if (!s.reg6_read) {
+    s.reason = s.kind == BootKind::kFull
+                   ? reg7_text + ", REG6 not consulted: AM_RESET=1 asked for a full boot"
+                   : reg7_text;
+    return;
+  }
+  if (*s.reg6_read != 0) {
+    const std::string what = *s.reg6_read == 1 ? "previous session did not finish cleanly"
+                                               : amd::DescribeReg6(reg7, *s.reg6_read);
+    const std::string value = *s.reg6_read == 1 ? "1" : Hex(*s.reg6_read);
+    s.reason = reg7_text + ", REG6 " + value + ": " + what + " -> full reset expected";
+    return;
+  }
+  if (!s.fault_read) {
+    s.reason = reg7_text + ", REG6 0: previous session finished cleanly";
+    return;
+  }
+  if (*s.fault_read != 0) {
+    s.reason = reg7_text + ", REG6 0, but fault status " + Hex(*s.fault_read) +
+               ": a page fault was left behind -> full reset expected";
+    return;
+  }
+  s.reason = reg7_text + ", REG6 0, no fault: previous session finished cleanly -> partial boot";
+}
+
+void Boot::OnVram(const MemoryAccess& access) {
+  if (access.write && access.offset == 0 && access.size == kRootTableSize &&
+      phase() <= Phase::kDiscovery) {
+    Enter(Phase::kSoftware, access.at);
+  }
+}
+
+void Boot::OnMode1Reset(Stamp at) {
+  if (!sessions_.empty()) sessions_.back().mode1_reset = at;
+}
+
+void Boot::OnClockMessage(Stamp at) {
+  if (phase() == Phase::kSdma) Enter(Phase::kClocks, at);
+}
+
+void Boot::OnDoorbell(Stamp at) {
+  const Phase now = phase();
+  if (now == Phase::kQueues || now == Phase::kDone || now == Phase::kConnect) {
+    Enter(Phase::kRun, at);
+  } else if (now == Phase::kRecovery) {
+    Enter(Phase::kRun, at);
+  }
+}
+
+void Boot::OnRegister(const RegisterAccess& access) {
+  const Stamp at = access.at;
+  const bool write = access.write;
+  const Phase now = phase();
+  switch (access.reg->role) {
+    case Role::kMemsize:
+      if (write) return;
+      if (now > Phase::kDecision && sessions_.size() < kMaxSessions) {
+        // Another start of the driver over the same connection.
+        Session(at);
+        BootSession session;
+        session.connection = connection_;
+        session.start = session.last = at;
+        session.phases.push_back({Phase::kConnect, at, at, 0});
+        sessions_.push_back(std::move(session));
+      }
+      if (phase() == Phase::kConnect) Enter(Phase::kDiscovery, at);
+      return;
+    case Role::kScratch7:
+      if (!write) {
+        BootSession& s = Session(at);
+        if (now > Phase::kDecision || s.reg7_read) return;
+        Enter(Phase::kDecision, at);
+        sessions_.back().reg7_read = access.value;
+        sessions_.back().reg7_at = at;
+        Decide();
+        return;
+      }
+      Session(at).reg7_written = access.value;
+      Enter(Phase::kDone, at);
+      Decide();
+      return;
+    case Role::kScratch6: {
+      BootSession& s = Session(at);
+      if (!write) {
+        if (now != Phase::kDecision || s.reg6_read) return;
+        s.reg6_read = access.value;
+        s.reg6_at = at;
+        Decide();
+        return;
+      }
+      s.reg6_written = access.value;
+      if (now == Phase::kDone && access.value == 1) {
+        s.booted = at;
+        s.end = SessionEnd::kRunning;
+        // What follows belongs to the queues; the span begins with the next call.
+        s.phases.push_back({Phase::kQueues, {}, {}, 0});
+        return;
+      }
+      s.end = access.value == 0 ? SessionEnd::kClean : SessionEnd::kErrorState;
+      s.ended = at;
+      return;
+    }
+    case Role::kFaultStatusGc:
+      if (!write && now == Phase::kDecision && !sessions_.back().fault_read) {
+        sessions_.back().fault_read = access.value;
+        sessions_.back().fault_at = at;
+        Decide();
+      }
+      return;
+    case Role::kPspAlive:
+      if (write) return;
+      if (now == Phase::kDecision) {
+        sessions_.back().kind = BootKind::kFull;
+        Decide();
+        Enter(Phase::kReset, at);
+      } else if (now == Phase::kIh) {
+        Enter(Phase::kPsp, at);
+      }
+      return;
+    case Role::kStrap2:
+    case Role::kXccFence:
+      if (now == Phase::kReset) Enter(Phase::kSoc, at);
+      return;
+    case Role::kAgpBaseMm:
+      if (write && (now == Phase::kSoc || now == Phase::kReset)) Enter(Phase::kMmHub, at);
+      return;
+    case Role::kIhBase:
+      if (write && now == Phase::kMmHub) Enter(Phase::kIh, at);
+      return;
+    case Role::kSmuResponse:
+      if (write && now == Phase::kPsp) Enter(Phase::kSmu, at);
+      return;
+    case Role::kCpStat:
+      if (write) return;
+      if (now == Phase::kDecision) {
+        sessions_.back().kind = BootKind::kPartial;
+        Decide();
+      }
+      if (now == Phase::kSmu || now == Phase::kPsp || now == Phase::kDecision) {
+        Enter(Phase::kGfx, at);
+      }
+      return;
+    case Role::kSdmaWatchdog:
+    case Role::kSdmaCntl:
+      if (now == Phase::kGfx) Enter(Phase::kSdma, at);
+      return;
+    case Role::kHdpPower:
+    case Role::kAtcCg:
+    case Role::kRlcSafeMode:
+      if (now == Phase::kClocks || now == Phase::kSdma) Enter(Phase::kClockGating, at);
+      return;
+    case Role::kMecCntl:
+      if (write && (now == Phase::kRun || now == Phase::kQueues)) {
+        Enter(Phase::kRecovery, at);
+        ++sessions_.back().recoveries;
+        sessions_.back().last_recovery = at;
+      }
+      return;
+    case Role::kSdmaRbCntl:
+      // bit 0: rb_enable
+      if (write && (access.value & 1) == 0 &&
+          (now == Phase::kRun || now == Phase::kQueues || now == Phase::kRecovery)) {
+        Enter(Phase::kFinish, at);
+      }
+      return;
+    case Role::kGrbmSoftReset:
+      if (write && now == Phase::kFinish && access.value != 0) {
+        ++sessions_.back().soft_resets_sdma;
+      }
+      return;
+    default:
+      return;
+  }
+}
+
+std::string Boot::NextStart() const {
+  const BootSession* s = current();
+  if (!s) return "";
+  if (s->end == SessionEnd::kClean) return "partial boot, if no page fault is latched";
+  if (s->end == SessionEnd::kErrorState) return "full boot with mode-1 reset (REG6 is 1)";
+  if (s->booted) return "full boot with mode-1 reset (REG6 was left at 1: no clean end was seen)";
+  return "";
+}
+
+}  // namespace tg::model

@@ -1,0 +1,75 @@
+#include "decoder/model/sysmem.h"
+
+namespace tg::model {
+namespace {
+
+constexpr size_t kMaxRefusals = 256;
+
+}  // namespace
+
+const Region* Sysmem::Find(uint32_t index) const {
+  const auto found = regions_.find(index);
+  return found == regions_.end() ? nullptr : &found->second;
+}
+
+Region* Sysmem::FindMutable(uint32_t index) {
+  const auto found = regions_.find(index);
+  return found == regions_.end() ? nullptr : &found->second;
+}
+
+uint64_t Sysmem::granted_bytes() const {
+  uint64_t bytes = 0;
+  for (const auto& [index, region] : regions_) bytes += region.granted;
+  return bytes;
+}
+
+uint64_t Sysmem::asked_bytes() const {
+  uint64_t bytes = 0;
+  for (const auto& [index, region] : regions_) bytes += region.asked;
+  return bytes;
+}
+
+Region* Sysmem::Add(uint32_t index, uint64_t max_shadow) {
+  if (!regions_.contains(index) && regions_.size() >= kMaxRegions) return nullptr;
+  for (auto segment = segments_.begin(); segment != segments_.end();) {
+    segment = segment->second.region == index ? segments_.erase(segment) : std::next(segment);
+  }
+  Region& region = regions_[index];
+  region = Region{};
+  region.index = index;
+  region.shadow = Shadow(max_shadow);
+  return &region;
+}
+
+void Sysmem::SetRanges(Region& region, std::vector<DmaRange> ranges) {
+  for (const DmaRange& range : ranges) {
+    if (range.length == 0) continue;
+    const uint64_t last =
+        range.length - 1 > ~0ull - range.address ? ~0ull : range.address + (range.length - 1);
+    segments_[range.address] = {last, region.index, range.region_offset};
+  }
+  region.ranges = std::move(ranges);
+}
+
+std::optional<Sysmem::Place> Sysmem::Locate(uint64_t dma_address) const {
+  auto after = segments_.upper_bound(dma_address);
+  if (after == segments_.begin()) return std::nullopt;
+  --after;
+  const Segment& segment = after->second;
+  if (segment.last < dma_address) return std::nullopt;
+  const Region* region = Find(segment.region);
+  if (!region) return std::nullopt;
+  const uint64_t into = dma_address - after->first;
+  return Place{region, segment.region_offset + into, segment.last - dma_address + 1};
+}
+
+void Sysmem::Refuse(Refusal refusal) {
+  if (refusals_.size() < kMaxRefusals) refusals_.push_back(std::move(refusal));
+}
+
+void Sysmem::Clear() {
+  regions_.clear();
+  segments_.clear();
+}
+
+}  // namespace tg::model

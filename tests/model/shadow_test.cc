@@ -1,0 +1,152 @@
+#include "decoder/model/shadow.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <numeric>
+#include <random>
+
+namespace tg::model {
+namespace {
+
+std::vector<uint8_t> Ramp(size_t size, uint8_t from = 1) {
+  std::vector<uint8_t> bytes(size);
+  std::iota(bytes.begin(), bytes.end(), from);
+  return bytes;
+}
+
+TEST(Shadow, NeverObservedIsNotZero) {
+  Shadow s;
+  EXPECT_EQ(s.U32(0), std::nullopt);
+  EXPECT_EQ(s.OriginOf(0).origin, Origin::kNone);
+  s.Write(4, Ramp(4), {Origin::kWrite, 7});
+  EXPECT_EQ(s.U32(0), std::nullopt);
+  EXPECT_EQ(s.U32(4), 0x04030201u);
+  EXPECT_EQ(s.U64(4), std::nullopt);
+  EXPECT_EQ(s.KnownBytes(4, 100), 4u);
+  EXPECT_EQ(s.KnownBytes(0, 100), 0u);
+  EXPECT_EQ(s.OriginOf(4).call, 7u);
+  std::vector<uint8_t> out(8, 0xee);
+  EXPECT_FALSE(s.Read(0, out));
+  EXPECT_EQ(out, (std::vector<uint8_t>{0xee, 0xee, 0xee, 0xee, 1, 2, 3, 4}));
+}
+
+TEST(Shadow, ZeroFillCostsNoDataAndSmallWritesKeepTheirOrigin) {
+  Shadow s;
+  s.WriteZeros(0x10000, 16 << 20, {Origin::kWrite, 3});
+  EXPECT_EQ(s.data_bytes(), 0u);
+  EXPECT_EQ(s.U64(0x10000), 0u);
+  EXPECT_EQ(s.KnownBytes(0x10000, 32 << 20), 16u << 20);
+  s.Write(0x11008, Ramp(8), {Origin::kWrite, 4});
+  EXPECT_EQ(s.data_bytes(), 4096u);
+  EXPECT_EQ(s.U64(0x11008), 0x0807060504030201u);
+  EXPECT_EQ(s.U64(0x11000), 0u);
+  EXPECT_EQ(s.OriginOf(0x11008).call, 4u);
+  EXPECT_EQ(s.OriginOf(0x11000).call, 3u);
+  EXPECT_EQ(s.OriginOf(0x12000).call, 3u);
+}
+
+TEST(Shadow, UnknownContentIsTouchedButNotKnown) {
+  Shadow s;
+  s.Write(0x5000, Ramp(16), {Origin::kWrite, 1});
+  s.WriteUnknown(0x4000, 0x10000, {Origin::kWrite, 2});
+  EXPECT_EQ(s.U32(0x5000), std::nullopt);
+  EXPECT_EQ(s.OriginOf(0x5000).call, 2u);
+  EXPECT_EQ(s.data_bytes(), 0u);
+  const auto touched = s.Touched();
+  ASSERT_EQ(touched.size(), 1u);
+  EXPECT_EQ(touched[0].begin, 0x4000u);
+  EXPECT_EQ(touched[0].end, 0x14000u);
+}
+
+TEST(Shadow, ObservingTheSameBytesKeepsTheWriter) {
+  Shadow s;
+  s.Write(0, Ramp(16), {Origin::kWrite, 5});
+  s.Observe(0, Ramp(16), {Origin::kRead, 6});
+  EXPECT_EQ(s.OriginOf(0).call, 5u);
+  auto changed = Ramp(16);
+  changed[9] = 0xff;
+  s.Observe(0, changed, {Origin::kRead, 7});
+  EXPECT_EQ(s.OriginOf(0).call, 5u);
+  EXPECT_EQ(s.OriginOf(8).call, 7u);
+  EXPECT_EQ(s.OriginOf(8).origin, Origin::kRead);
+  s.Observe(16, Ramp(4), {Origin::kSnapshot, 8});
+  EXPECT_EQ(s.U32(16), 0x04030201u);
+}
+
+TEST(Shadow, HugeRangesAreBounded) {
+  Shadow s;
+  s.WriteZeros(0, ~0ull, {Origin::kWrite, 1});
+  s.WriteUnknown(1ull << 40, ~0ull, {Origin::kWrite, 2});  // cut at 2^64
+  EXPECT_EQ(s.U64(12345 * 8), 0u);
+  EXPECT_EQ(s.U64(1ull << 41), std::nullopt);
+  EXPECT_EQ(s.OriginOf(1ull << 41).call, 2u);
+  s.Write(~0ull - 3, Ramp(16), {Origin::kWrite, 3});
+  EXPECT_EQ(s.U32(~0ull - 3), 0x04030201u);
+  std::vector<uint8_t> out(16);
+  EXPECT_FALSE(s.Read(~0ull - 3, out));
+}
+
+TEST(Shadow, OverTheLimitContentIsDroppedAndSaidSo) {
+  Shadow s(2 * 4096);
+  for (uint64_t page = 0; page < 4; ++page) {
+    s.Write(page * 4096, Ramp(64), {Origin::kWrite, page + 1});
+  }
+  EXPECT_EQ(s.data_bytes(), 2u * 4096);
+  EXPECT_EQ(s.dropped_bytes(), 128u);
+  EXPECT_TRUE(s.U32(0));
+  EXPECT_EQ(s.U32(3 * 4096), std::nullopt);
+  EXPECT_EQ(s.OriginOf(3 * 4096).call, 4u);
+}
+
+// Against a byte map that does the same in the plainest way.
+TEST(Shadow, RandomOperationsEqualAByteMap) {
+  std::mt19937_64 random(1);
+  constexpr uint64_t kSize = 16 * 4096;
+  for (int round = 0; round < 20; ++round) {
+    Shadow s;
+    struct Byte {
+      bool known = false;
+      uint8_t value = 0;
+    };
+    std::vector<Byte> bytes(kSize);
+    std::vector<uint64_t> word_call(kSize / 8, 0);
+    for (uint64_t call = 1; call <= 200; ++call) {
+      const uint64_t offset = random() % kSize;
+      const uint64_t size =
+          std::min<uint64_t>(kSize - offset, 1 + random() % (random() % 4 == 0 ? 10 * 4096 : 40));
+      const int kind = static_cast<int>(random() % 4);
+      std::vector<uint8_t> data(size);
+      for (uint8_t& b : data) b = static_cast<uint8_t>(random() % 3);
+      if (kind == 0) s.WriteZeros(offset, size, {Origin::kWrite, call});
+      if (kind == 1) s.WriteUnknown(offset, size, {Origin::kWrite, call});
+      if (kind == 2) s.Write(offset, data, {Origin::kWrite, call});
+      if (kind == 3) s.Observe(offset, data, {Origin::kRead, call});
+      for (uint64_t i = 0; i < size; ++i) {
+        Byte& b = bytes[offset + i];
+        const bool same = b.known && b.value == data[i];
+        if (kind != 3 || !same) word_call[(offset + i) / 8] = call;
+        b = kind == 1 ? Byte{} : Byte{true, kind == 0 ? uint8_t{0} : data[i]};
+      }
+    }
+    for (uint64_t at = 0; at + 8 <= kSize; at += 8) {
+      std::array<uint8_t, 8> out{};
+      const bool all = s.Read(at, out);
+      bool want = true;
+      for (uint64_t i = 0; i < 8; ++i) {
+        want &= bytes[at + i].known;
+        if (bytes[at + i].known) {
+          ASSERT_EQ(out[i], bytes[at + i].value) << at + i;
+        }
+      }
+      ASSERT_EQ(all, want) << at;
+      ASSERT_EQ(s.OriginOf(at).call, word_call[at / 8]) << at;
+    }
+    uint64_t known = 0;
+    while (known < kSize && bytes[known].known) ++known;
+    ASSERT_EQ(s.KnownBytes(0, kSize), known);
+  }
+}
+
+}  // namespace
+}  // namespace tg::model
