@@ -1,0 +1,232 @@
+// rpcdecode: reads traces of the TinyGPU RPC and says what happened.
+//
+// Exit codes: 0 healthy or nothing to find, 1 difference or hang found, 2 usage, 3 unreadable,
+// 4 decoded but incomplete.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "decoder/export/chrome.h"
+#include "decoder/report/analysis.h"
+#include "decoder/report/files.h"
+#include "decoder/report/log.h"
+#include "decoder/report/report.h"
+
+namespace {
+
+using tg::report::LogOptions;
+using tg::report::Output;
+
+constexpr int kUsage = 2, kUnreadable = 3;
+
+struct Options {
+  std::string file;
+  std::string format = "text";
+  std::string colour = "auto";
+  bool no_pager = false;
+  bool json() const { return format == "json"; }
+};
+
+// Standard output, through a pager when a person reads a long text.
+class Screen {
+ public:
+  Screen(const Options& options, bool may_page) {
+    const bool terminal = isatty(STDOUT_FILENO) == 1;
+    const char* no_colour = std::getenv("NO_COLOR");
+    const char* term = std::getenv("TERM");
+    const bool plain = (no_colour && *no_colour) || (term && std::string(term) == "dumb");
+    colour_ = options.colour == "always" || (options.colour == "auto" && terminal && !plain);
+    if (options.json()) colour_ = false;
+    if (!terminal || !may_page || options.no_pager || options.json()) return;
+    const char* pager = std::getenv("PAGER");
+    const std::string command = pager ? pager : "less -FRX";
+    if (command.empty() || command == "cat") return;
+    pipe_ = popen(command.c_str(), "w");
+  }
+  ~Screen() {
+    if (pipe_) pclose(pipe_);
+  }
+  Screen(const Screen&) = delete;
+  Screen& operator=(const Screen&) = delete;
+
+  std::FILE* file() const { return pipe_ ? pipe_ : stdout; }
+  bool colour() const { return colour_; }
+
+ private:
+  std::FILE* pipe_ = nullptr;
+  bool colour_ = false;
+};
+
+int Complain(const tg::Error& error) {
+  std::fprintf(stderr, "rpcdecode: %s\n", error.message.c_str());
+  return error.code == tg::Error::Code::kUsage ? kUsage : kUnreadable;
+}
+
+// A file that cannot be opened as a trace, whatever the reason.
+int Unreadable(const tg::Error& error) {
+  Complain(error);
+  return kUnreadable;
+}
+
+// Of a subcommand that printed what there is: whole, incomplete, or nothing at all.
+int FileExitCode(const tg::trace::TraceReader& reader, const std::string& path) {
+  const tg::report::FileFacts facts = tg::report::ReadFileFacts(reader, path);
+  if (const auto some = tg::report::AnythingRead(facts); !some) return Complain(some.error());
+  return facts.whole() ? 0 : 4;
+}
+
+int Report(const Options& options) {
+  auto reader = tg::trace::TraceReader::Open(options.file);
+  if (!reader) return Unreadable(reader.error());
+  const auto analysis = tg::report::Analyse(**reader, options.file);
+  if (const auto some = tg::report::AnythingRead(analysis->file); !some)
+    return Complain(some.error());
+  const tg::report::Report report(*analysis);
+  const Screen screen(options, true);
+  Output out(screen.file(), screen.colour());
+  if (options.json())
+    out.Write(report.ToJson());
+  else
+    report.ToText(out);
+  return report.exit_code();
+}
+
+struct LogFlags {
+  LogOptions log;
+  std::vector<std::string> commands;
+  std::string seq;
+  std::string time;
+  int64_t bar = -1;
+};
+
+int Log(const Options& options, LogFlags& flags) {
+  LogOptions& log = flags.log;
+  log.json = options.json();
+  for (const std::string& name : flags.commands) {
+    const tg::wire::CommandInfo* info = tg::wire::FindCommandByName(name);
+    if (!info) {
+      std::string known;
+      for (uint8_t i = 0; i < tg::wire::kCommandCount; i++)
+        known += fmt::format(" {}", tg::wire::CommandName(i));
+      return Complain({tg::Error::Code::kUsage,
+                       fmt::format("no command is called '{}'; there are:{}", name, known)});
+    }
+    log.commands.push_back(static_cast<uint8_t>(info->command));
+  }
+  if (flags.bar >= 0) log.bar = static_cast<uint32_t>(flags.bar);
+  if (!flags.seq.empty() && !tg::report::ParseRange(flags.seq, 1, log.seq_first, log.seq_last)) {
+    return Complain({tg::Error::Code::kUsage,
+                     fmt::format("--seq {}: a range of records is A..B, A.. or ..B", flags.seq)});
+  }
+  if (!flags.time.empty() &&
+      !tg::report::ParseRange(flags.time, 1e9, log.time_first_ns, log.time_last_ns)) {
+    return Complain({tg::Error::Code::kUsage,
+                     fmt::format("--time {}: a range of seconds is A..B, A.. or ..B", flags.time)});
+  }
+  auto reader = tg::trace::TraceReader::Open(options.file);
+  if (!reader) return Unreadable(reader.error());
+  const Screen screen(options, !log.follow);
+  Output out(screen.file(), screen.colour());
+  tg::report::PrintLog(**reader, log, out);
+  return FileExitCode(**reader, options.file);
+}
+
+int Finish(const tg::Result<int>& result) {
+  return result ? *result : Complain(result.error());
+}
+
+int Export(const Options& options, const std::string& to, bool raw) {
+  auto reader = tg::trace::TraceReader::Open(options.file);
+  if (!reader) return Unreadable(reader.error());
+  std::FILE* file = stdout;
+  if (to != "-") {
+    file = std::fopen(to.c_str(), "wb");
+    if (!file)
+      return Complain(
+          {tg::Error::Code::kUsage, fmt::format("cannot write {}: {}", to, std::strerror(errno))});
+  }
+  bool failed = false;
+  {
+    Output out(file);
+    tg::report::ExportChrome(**reader, raw, out);
+    failed = out.failed();
+  }
+  if (file != stdout && std::fclose(file) != 0) failed = true;
+  if (failed && file != stdout)
+    return Complain({tg::Error::Code::kIo, fmt::format("cannot write all of {}", to)});
+  return FileExitCode(**reader, options.file);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // `rpcdecode log | head` ends by a failed write, not by a signal.
+  std::signal(SIGPIPE, SIG_IGN);
+
+  CLI::App app{
+      "Decodes a trace of the TinyGPU RPC, as rpcproxy records it.\n"
+      "`rpcdecode trace.pb` prints the report: verdict, session, BARs, calls, warnings.",
+      "rpcdecode"};
+  app.set_version_flag("--version", std::string("rpcdecode " TINYGPU_VERSION));
+  Options options;
+  LogFlags log;
+  std::string repaired, exported = "-";
+  bool force = false, raw_export = false;
+
+  const auto common = [&options](CLI::App* sub) {
+    sub->add_option("trace", options.file, "trace file");
+    sub->add_option("--format", options.format, "text or json")
+        ->check(CLI::IsMember({"text", "json"}));
+    sub->add_option("--color", options.colour, "auto, always or never")
+        ->check(CLI::IsMember({"auto", "always", "never"}));
+    sub->add_flag("--no-pager", options.no_pager, "print directly, also on a terminal");
+  };
+  common(&app);
+  CLI::App* info = app.add_subcommand("info", "header, size, packets, how the trace ends");
+  CLI::App* log_app = app.add_subcommand("log", "one line per call, waits folded");
+  CLI::App* check = app.add_subcommand("check", "verify every packet, list damaged ranges");
+  CLI::App* repair = app.add_subcommand("repair", "keep what is whole as a closed trace");
+  CLI::App* export_app =
+      app.add_subcommand("export", "calls as Trace Event JSON for Perfetto or chrome://tracing");
+  for (CLI::App* sub : {info, log_app, check, repair, export_app}) common(sub);
+  app.require_subcommand(0, 1);
+
+  log_app->add_flag("--raw", log.log.raw, "do not fold repeated calls");
+  log_app->add_flag("--errors", log.log.errors, "only refused, unanswered or cut-off calls");
+  log_app->add_flag("--follow,-f", log.log.follow, "go on while the trace grows");
+  log_app->add_option("--command,-c", log.commands, "only this command (may be repeated)")
+      ->allow_extra_args(false);
+  log_app->add_option("--bar", log.bar, "only accesses to this BAR")->check(CLI::Range(0u, ~0u));
+  log_app->add_option("--seq", log.seq, "only records A..B");
+  log_app->add_option("--time", log.time, "only seconds A..B since the start");
+  repair->add_option("-o,--output", repaired, "file to write")->required();
+  repair->add_flag("--force", force, "replace the output file if it exists");
+  export_app->add_option("-o,--output", exported, "file to write (default: standard output)");
+  export_app->add_flag("--raw", raw_export, "do not fold repeated calls");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kUsage;
+  }
+  if (options.file.empty()) {
+    std::fprintf(stderr, "rpcdecode: no trace given; try `rpcdecode trace.pb` or --help\n");
+    return kUsage;
+  }
+  const bool may_page = !repair->parsed() && !export_app->parsed();
+  if (log_app->parsed()) return Log(options, log);
+  if (export_app->parsed()) return Export(options, exported, raw_export);
+  if (!info->parsed() && !check->parsed() && !repair->parsed()) return Report(options);
+
+  const Screen screen(options, may_page);
+  Output out(screen.file(), screen.colour());
+  if (info->parsed()) return Finish(tg::report::PrintInfo(options.file, options.json(), out));
+  if (check->parsed()) return Finish(tg::report::CheckTrace(options.file, options.json(), out));
+  return Finish(tg::report::RepairTrace(options.file, repaired, force, out));
+}

@@ -1,0 +1,144 @@
+// Is the device still there? Watches what reads return and how long they take.
+//
+// A PCI device that does not answer reads as all ones. What that means depends on what else is
+// known: configuration space all ones too = gone from the bus; configuration fine = BAR decode or
+// link. Most useful is the moment of change: the last good read of the same register, what was
+// written in between, and whether replies became slow. Registers may hold all ones legitimately
+// (masks that were written so), and VRAM may hold anything; both are told apart here.
+//
+// Facts: PCI local bus (COMMAND bit 1 memory space, bit 2 bus master, bit 10 INTx disable);
+// NV_PMC_BOOT_0 / NV_PMC_BOOT_42 at BAR0 + 0x0 / 0xa00, architecture in bits 29:24 of BOOT_42
+// (envytools; open-gpu-kernel-modules).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "decoder/model/types.h"
+#include "schemas/wire/commands.h"
+
+namespace tg::model {
+
+// A write that was sent; equal neighbours are one entry.
+struct WriteSeen {
+  uint64_t seq = 0;       // first
+  uint64_t last_seq = 0;  // last
+  uint64_t count = 1;
+  uint64_t time_ns = 0;  // of the last
+  wire::RequestHeader header;
+  uint64_t value = 0;       // first 8 bytes, little-endian (CFG_WRITE: arg2)
+  uint8_t value_bytes = 0;  // how many of them are known
+};
+// "bar0+0x1620 <- 0x00000001", "CFG_WRITE 0x4 <- 0x0407".
+std::string WriteText(const WriteSeen& write);
+
+// What one answered read brought. `count` > 1: equal reads, from `seq` to `last_seq`.
+struct ReadSeen {
+  wire::RequestHeader header;
+  uint64_t seq = 0;
+  uint64_t last_seq = 0;
+  uint64_t count = 1;
+  uint64_t time_ns = 0;
+  uint64_t value = 0;
+  uint64_t latency_ns = 0;  // least of the run when count > 1
+};
+
+std::string_view VendorText(Vendor vendor);
+
+enum class LinkState : uint8_t {
+  kUnknown,     // no register read to judge by
+  kAnswering,   // the last register read was good
+  kAllOnes,     // registers read all ones; configuration space answers or was not looked at
+  kMemoryOff,   // all ones, and COMMAND says memory decode is off
+  kDeviceGone,  // configuration space reads all ones too
+};
+
+class LinkWatch {
+ public:
+  void OnConfigRead(const ReadSeen& read);
+  void OnConfigWrite(const wire::RequestHeader& header, uint64_t seq);
+  // MMIO_READ of up to 8 bytes, answered with status 0.
+  void OnRead(const ReadSeen& read);
+  // Every write, before it is shown to OnRead of a later one. `total` counts writes so far.
+  void OnWrite(const WriteSeen& write, uint64_t total);
+  void OnBar(uint32_t bar, uint64_t size);
+  void OnVendor(Vendor vendor) { vendor_ = vendor; }
+  void NewConnection();
+
+  Vendor vendor() const { return vendor_; }
+  LinkState state() const;
+  // First all-ones read of the run that still lasts, 0 if none.
+  uint64_t ones_since() const { return current_ ? current_->first.seq : 0; }
+  uint64_t ones_count() const { return current_ ? current_->count : 0; }
+  bool several_registers() const { return current_ && current_->registers >= 2; }
+  std::optional<uint32_t> config_id() const { return config_id_; }
+  std::optional<uint16_t> command() const { return command_; }
+  // Warnings for what was seen so far (rule B03).
+  std::vector<Warning> Explain() const;
+
+ private:
+  // Last good read of a register.
+  struct Register {
+    uint64_t seq = 0;
+    uint64_t time_ns = 0;
+    uint64_t value = 0;
+    uint64_t writes_total = 0;  // writes sent before it
+    bool read = false;
+    bool ones_written = false;
+  };
+  // All-ones reads without a good register read between them.
+  struct Run {
+    ReadSeen first;
+    uint64_t last_seq = 0;
+    uint64_t count = 0;
+    uint64_t registers = 0;        // different ones, counted up to 2
+    std::optional<Register> good;  // of the first register
+    uint64_t writes_between = 0;   // since that good read (or since the start)
+    std::optional<WriteSeen> last_write;
+    double latency_ns = 0;      // mean of the run
+    double mean_before_ns = 0;  // of small reads before the run
+    uint64_t ended_seq = 0;     // a good read came back here
+  };
+
+  bool IsRegisterBar(const wire::RequestHeader& header) const;
+  bool LooksNvidia() const;
+  std::string RegisterName(const wire::RequestHeader& header, bool full) const;
+  std::string RunText(const Run& run) const;
+  std::string Conclusion() const;
+  void WatchLatency(const ReadSeen& read);
+
+  Vendor vendor_ = Vendor::kUnknown;
+  std::unordered_map<uint64_t, Register> registers_;  // at most kMaxRegisters
+  std::unordered_map<uint32_t, uint64_t> bar_size_;   // at most kMaxBars
+  bool ones_written_ = false;                         // some entry of registers_ has it
+  uint64_t writes_total_ = 0;
+  std::optional<WriteSeen> last_write_;
+  bool bar5_used_ = false;
+
+  std::optional<uint32_t> config_id_;  // last good vendor and device word
+  bool config_has_device_ = false;     // read as 4 bytes
+  uint64_t config_ones_seq_ = 0;       // configuration header read all ones here, not good since
+  std::optional<uint16_t> command_;
+  uint64_t command_seq_ = 0;
+  bool bar_registers_seen_ = false;
+
+  std::optional<Run> current_;
+  std::optional<Run> past_;  // first finished run worth telling
+  uint64_t past_runs_ = 0;
+  LinkState last_ = LinkState::kUnknown;
+
+  // Reply times of small reads.
+  uint64_t latency_reads_ = 0;
+  double latency_mean_ = 0;
+  uint64_t slow_reads_ = 0;
+  uint64_t slow_seq_ = 0;
+  uint64_t slow_latency_ = 0;
+  std::optional<WriteSeen> slow_write_;
+  std::optional<Warning> slow_warning_;
+};
+
+}  // namespace tg::model
