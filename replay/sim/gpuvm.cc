@@ -49,8 +49,6 @@ void GpuVm::DefineHub(const char* prefix) {
     regs.OnRead(semaphore, [](uint32_t) { return 1u; });
   }
   if (hub != "regGC") return;
-  regs.Define("regGCMC_VM_XGMI_LFB_CNTL");
-  regs.Define("regGCMC_VM_XGMI_LFB_SIZE");
   cntl_ = regs.Define("regGCVM_CONTEXT0_CNTL");
   const std::string table = "regGCVM_CONTEXT0_PAGE_TABLE_";
   base_lo_ = regs.Define(table + "BASE_ADDR_LO32");

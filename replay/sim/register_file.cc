@@ -22,6 +22,10 @@ void Register::Set(uint32_t value) {
   if (slot_) slot_->value = value;
 }
 
+void Register::Reset() {
+  if (slot_) slot_->value = slot_->reset;
+}
+
 uint32_t Register::Field(std::string_view name) const {
   if (!slot_ || !def_) return 0;
   return static_cast<uint32_t>(amd::GetField(*def_, name, slot_->value).value_or(0));

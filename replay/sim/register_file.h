@@ -27,6 +27,7 @@ class Register {
   explicit operator bool() const { return slot_ != nullptr; }
   uint32_t value() const;
   void Set(uint32_t value);
+  void Reset();  // to its reset value
   uint32_t Field(std::string_view name) const;
   void SetField(std::string_view name, uint32_t value);
   uint32_t dword() const { return dword_; }

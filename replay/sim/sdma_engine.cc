@@ -41,9 +41,10 @@ SdmaEngine::SdmaEngine(Card& card, GpuVm& vm, Ih& ih, const Psp& psp)
       ih_(ih),
       psp_(psp),
       gen_(amd::SdmaGenOf(card.Version(amd::kHwSdma0).major)) {
+  // Reset values: gc_11_0_0_default.h.
   RegisterFile& regs = card.regs;
   const std::string queue = "regSDMA0_QUEUE0_";
-  rb_cntl_ = regs.Define(queue + "RB_CNTL");
+  rb_cntl_ = regs.Define(queue + "RB_CNTL", 0x00040800);
   base_ = regs.Define(queue + "RB_BASE");
   base_hi_ = regs.Define(queue + "RB_BASE_HI");
   rptr_ = regs.Define(queue + "RB_RPTR");
@@ -54,8 +55,14 @@ SdmaEngine::SdmaEngine(Card& card, GpuVm& vm, Ih& ih, const Psp& psp)
   report_hi_ = regs.Define(queue + "RB_RPTR_ADDR_HI");
   doorbell_ = regs.Define(queue + "DOORBELL");
   doorbell_offset_ = regs.Define(queue + "DOORBELL_OFFSET");
-  regs.Define(queue + "IB_CNTL");
-  cntl_ = regs.Define("regSDMA0_CNTL");
+  regs.Define(queue + "IB_CNTL", 0x100);
+  cntl_ = regs.Define("regSDMA0_CNTL", 0x2440);
+  // Nothing here depends on these; the driver changes single fields of them.
+  regs.Define("regSDMA0_WATCHDOG_CNTL");
+  regs.Define("regSDMA0_UTCL1_CNTL", 0x2c000288);
+  regs.Define("regSDMA0_UTCL1_PAGE", 0x010cec00);
+  regs.Define("regSDMA0_RLC_CGCG_CTRL", 0x00400000);
+  regs.Define("regSDMA1_RLC_CGCG_CTRL", 0x00400000);
   // Halted until the driver lets it go.
   const bool mcu = card.Version(amd::kHwSdma0).major >= 7;
   halt_ = regs.Define(mcu ? "regSDMA0_MCU_CNTL" : "regSDMA0_F32_CNTL", 1);
@@ -66,9 +73,9 @@ void SdmaEngine::Reset() {
   ring_ = {};
   in_buffer_ = enabled_ = frozen_ = active_ = false;
   reported_ = UINT64_MAX;
-  rb_cntl_.Set(0);
-  doorbell_.Set(0);
-  halt_.Set(1);
+  rb_cntl_.Reset();
+  doorbell_.Reset();
+  halt_.Reset();
 }
 
 void SdmaEngine::QueueControl() {
@@ -172,7 +179,7 @@ void SdmaEngine::Freeze() {
   frozen_ = true;
   IhEntry entry;
   entry.source = IhSource::kSdmaFrozen;
-  if (cntl_.Field("frozen_int_enable")) ih_.Push(entry);
+  ih_.Push(entry);
 }
 
 void SdmaEngine::Finish() {
