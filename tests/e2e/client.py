@@ -1,0 +1,112 @@
+"""What a test lets tinygrad do: python client.py ACTION [ARGUMENT]. Prints JSON, one object a line.
+
+Runs under the tinygrad of the test's virtual environment. Copies only: no kernel is compiled, so no
+compiler is needed.
+"""
+import hashlib
+import json
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import shim  # noqa: E402,F401  (before anything of tinygrad that opens a device)
+
+from tinygrad import Device, Tensor, dtypes  # noqa: E402
+from tinygrad.device import Buffer  # noqa: E402
+
+
+def say(**facts):
+    print(json.dumps(facts), flush=True)
+
+
+def pattern(size, seed):
+    """Bytes in which no two 4 KiB pages are alike."""
+    block = b"".join(hashlib.sha512(f"{seed}:{i}".encode()).digest() for i in range(1024))
+    out = bytearray()
+    page = 0
+    while len(out) < size:
+        out += page.to_bytes(8, "little") + block[8:4096 + 8 * (page % 7)][:4088]
+        page += 1
+    return bytes(out[:size])
+
+
+def digest(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def open_device():
+    began = time.perf_counter()
+    device = Device["AMD"]
+    say(event="boot", seconds=time.perf_counter() - began, arch=device.arch,
+        partial=device.iface.dev_impl.partial_boot, large_bar=device.iface.dev_impl.large_bar,
+        vram=device.iface.dev_impl.vram_size, props=device.iface.props)
+    return device
+
+
+def new_buffer(size):
+    return Buffer("AMD", size, dtypes.uint8).allocate()
+
+
+def up(buffer, data):
+    buffer.allocator._copyin(buffer._buf, memoryview(bytearray(data)))
+
+
+def down(buffer):
+    out = bytearray(buffer.nbytes)
+    buffer.allocator._copyout(memoryview(out), buffer._buf)
+    return bytes(out)
+
+
+def copy(size):
+    data = pattern(size, size)
+    buffer = new_buffer(size)
+    up(buffer, data)
+    say(event="copied", size=size, sent=digest(data), got=digest(down(buffer)))
+
+
+def main(action, *arguments):
+    if action == "boot":
+        open_device()
+    elif action == "copy":
+        open_device()
+        for size in arguments:
+            copy(int(size))
+    elif action == "many":
+        # more than the 32 staging buffers, so that they come round
+        device = open_device()
+        buffer = new_buffer(1 << 16)
+        for i in range(int(arguments[0])):
+            up(buffer, pattern(1 << 16, i))
+        say(event="copied", size=1 << 16, sent=digest(pattern(1 << 16, i)),
+            got=digest(down(buffer)))
+        device.synchronize()
+    elif action == "disk":
+        open_device()
+        for path in arguments:
+            size = os.path.getsize(path)
+            there = Tensor.empty(size, dtype=dtypes.uint8, device=f"disk:{path}")
+            here = there.to("AMD").contiguous().realize()
+            buffer = here.uop.buffer
+            with open(path, "rb") as file:
+                say(event="copied", size=size, sent=digest(file.read()), got=digest(down(buffer)))
+    elif action == "barrier":
+        # the compute queue's control packets: caches, wait, signal
+        device = open_device()
+        for _ in range(int(arguments[0])):
+            device.invalidate_caches()
+        say(event="timeline", value=device.timeline_signal.value,
+            expected=device.timeline_value - 1)
+    elif action == "wait":
+        open_device()
+        copy(1 << 16)
+        say(event="ready")
+        time.sleep(600)
+    else:
+        raise SystemExit(f"no action {action}")
+    if "AMD" in Device._opened_devices and Device["AMD"].cached_renderer:
+        raise SystemExit("a renderer was made: this test is to need no compiler")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
