@@ -1,0 +1,97 @@
+#include "proxy/capture/handover.h"
+
+#include <bit>
+#include <cstring>
+
+namespace tg::proxy {
+namespace {
+
+constexpr size_t Padded(size_t n) {
+  return (n + 7) & ~size_t{7};
+}
+
+}  // namespace
+
+Handover::Handover(size_t bytes)
+    : capacity_(std::bit_ceil(bytes < 65536 ? size_t{65536} : bytes)),
+      buffer_(std::make_unique<uint8_t[]>(capacity_)) {}
+
+bool Handover::Put(const Handed& record) {
+  const size_t data_size = record.data.size() <= kHandedBytes ? record.data.size() : 0;
+  const size_t size = Padded(sizeof(Header) + data_size);
+  const uint64_t head = head_.load(std::memory_order_relaxed);
+  const size_t at = head & (capacity_ - 1);
+  const size_t to_end = capacity_ - at;
+  const size_t skip = to_end < size ? to_end : 0;
+  if (head + skip + size - cached_tail_ > capacity_) {
+    cached_tail_ = tail_.load(std::memory_order_acquire);
+    if (head + skip + size - cached_tail_ > capacity_) {
+      dropped_.fetch_add(1, std::memory_order_relaxed);
+      return false;
+    }
+  }
+  if (skip >= sizeof(uint32_t)) std::memset(buffer_.get() + at, 0, sizeof(uint32_t));
+  Header header;
+  header.size = static_cast<uint32_t>(size);
+  header.kind = record.kind;
+  header.command = record.header.command;
+  header.status = record.reply.status;
+  header.data_size = static_cast<uint32_t>(data_size);
+  header.dev = record.header.dev;
+  header.bar = record.header.bar;
+  header.call = record.call;
+  header.now = record.now;
+  header.arg0 = record.header.arg0;
+  header.arg1 = record.header.arg1;
+  header.arg2 = record.header.arg2;
+  header.resp0 = record.reply.resp0;
+  header.resp1 = record.reply.resp1;
+  header.total = record.size;
+  header.offset = record.offset;
+  header.dropped = dropped_.load(std::memory_order_relaxed);
+  uint8_t* to = buffer_.get() + (skip ? 0 : at);
+  std::memcpy(to, &header, sizeof header);
+  if (data_size) std::memcpy(to + sizeof header, record.data.data(), data_size);
+  head_.store(head + skip + size, std::memory_order_release);
+  return true;
+}
+
+bool Handover::Take(Handed& record, uint64_t& dropped_before) {
+  dropped_before = 0;
+  uint64_t tail = tail_.load(std::memory_order_relaxed);
+  if (tail == head_.load(std::memory_order_acquire)) return false;
+  Header header;
+  size_t at = tail & (capacity_ - 1);
+  uint32_t size = 0;
+  std::memcpy(&size, buffer_.get() + at, sizeof size);
+  if (size == 0) {
+    tail += capacity_ - at;
+    tail_.store(tail, std::memory_order_release);
+    at = 0;
+  }
+  std::memcpy(&header, buffer_.get() + at, sizeof header);
+  record.kind = header.kind;
+  record.call = header.call;
+  record.now = header.now;
+  record.header = {.command = header.command,
+                   .dev = header.dev,
+                   .bar = header.bar,
+                   .arg0 = header.arg0,
+                   .arg1 = header.arg1,
+                   .arg2 = header.arg2};
+  record.reply = {.status = header.status, .resp0 = header.resp0, .resp1 = header.resp1};
+  record.size = header.total;
+  record.offset = header.offset;
+  record.data = {buffer_.get() + at + sizeof header, header.data_size};
+  taken_ = header.size;
+  dropped_before = header.dropped - told_;
+  told_ = header.dropped;
+  return true;
+}
+
+void Handover::Release() {
+  tail_.store(tail_.load(std::memory_order_relaxed) + taken_, std::memory_order_release);
+  taken_ = 0;
+}
+
+}  // namespace tg::proxy
