@@ -446,8 +446,12 @@ void Device::Impl::OnSnapshot(const pb::SysmemData& data, Stamp at) {
   region->last_snapshot = at;
   const Provenance by{Origin::kSnapshot, at.call};
   const auto* bytes = reinterpret_cast<const uint8_t*>(data.data().data());
-  const std::span<const uint8_t> content(bytes, data.data().size());
-  if (data.zeros()) {
+  std::span<const uint8_t> content(bytes, data.data().size());
+  if (data.torn()) {
+    // Overwritten while it was copied: what stands there is not known any more.
+    region->shadow.WriteUnknown(data.offset(), data.zeros() ? data.size() : content.size(), by);
+    content = {};
+  } else if (data.zeros()) {
     region->shadow.WriteZeros(data.offset(), data.size(), by);
   } else {
     region->shadow.Observe(data.offset(), content, by);
@@ -457,9 +461,9 @@ void Device::Impl::OnSnapshot(const pb::SysmemData& data, Stamp at) {
   access.space = Space::kSysmem;
   access.index = data.index();
   access.offset = data.offset();
-  access.size = data.zeros() ? data.size() : content.size();
+  access.size = data.zeros() ? data.size() : data.data().size();
   access.data = content;
-  access.all_zero = data.zeros();
+  access.all_zero = data.zeros() && !data.torn();
   access.snapshot = true;
   for (Observer* observer : observers_) observer->OnMemory(access);
 }
