@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "proxy/capture/capture.h"
 #include "proxy/defaults.h"
 #include "proxy/launcher.h"
 #include "proxy/listener.h"
@@ -125,6 +126,7 @@ class Run {
   LogFn log_;
   uv_loop_t loop_;
   std::unique_ptr<trace::TraceWriter> writer_;
+  std::unique_ptr<Capture> capture_;
   std::unique_ptr<Launcher> launcher_;
   std::unique_ptr<Proxy> proxy_;
   std::vector<std::unique_ptr<uv_signal_t>> signals_;
@@ -260,6 +262,16 @@ int Run::Main() {
 
   ProxyOptions options;
   options.session = line_.session;
+  if (const auto policy = ParseSysmemPolicy(line_.sysmem)) {
+    CaptureOptions capture;
+    capture.policy = *policy;
+    capture.clock_ns = [] { return uv_hrtime(); };
+    capture.say = [log = log_](bool warning, const std::string& text) {
+      log(warning ? LogLevel::kWarn : LogLevel::kInfo, text);
+    };
+    capture_ = std::make_unique<Capture>(*writer_, std::move(capture));
+    options.session.capture = capture_.get();
+  }
   options.connect.upstream = *upstream;
   options.connect.app = line_.app == "none" ? "" : line_.app.empty() ? DefaultApp() : line_.app;
   const wire::Address at = (*listener)->address();
@@ -284,6 +296,9 @@ int Run::Main() {
   const Counters counters = proxy_->counters();
   proxy_.reset();
   uv_run(&loop_, UV_RUN_DEFAULT);  // closes what is left
+  // Its last snapshots belong before the end of the trace.
+  if (capture_) capture_->Stop(kDrainMs);
+  capture_.reset();
   const uint64_t calls = writer_->calls();
   if (auto closed = writer_->Close(MakeEnd(reason_, counters, calls), uv_hrtime()); !closed)
     log_(LogLevel::kError, "the trace could not be closed: " + closed.error().message);

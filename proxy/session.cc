@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "proxy/capture/capture.h"
 #include "schemas/trace/trace.pb.h"
 #include "schemas/wire/bytes.h"
 
@@ -71,6 +72,9 @@ void Session::Start() {
   handles_->client.data = handles_->server.data = handles_->tick.data = handles_->retry.data =
       handles_->idle.data = this;
   last_request_ns_ = last_reply_ns_ = uv_hrtime();
+  if (options_.capture) {
+    options_.capture->OnConnect(peers_.server_is_unix ? sysmem_ : nullptr, last_request_ns_);
+  }
   pb::SessionEvent event;
   event.set_kind(pb::SessionEvent::CONNECT);
   event.set_connection(peers_.number);
@@ -225,6 +229,7 @@ void Session::HandleRequest(const wire::RequestEvent& event, uint64_t now) {
     case wire::RequestEvent::Kind::kRequest: {
       if (!revision_noted_) NoteRevision();
       const uint64_t call = tap_.Request(event, now);
+      if (options_.capture) options_.capture->OnRequest(event, call, now);
       counters_.by_command[event.header.command]++;
       alerts_.Request(event.header);
       if (!reply_framer_.raw()) pairing_.Sent(event.header, call, request_framer_.revision());
@@ -363,6 +368,7 @@ void Session::HandleReply(const wire::ReplyEvent& event, uint64_t now) {
     return;
   }
   tap_.Reply(event, count, truncated, now);
+  if (options_.capture) options_.capture->OnReply(event, now);
   alerts_.Reply(event, count);
   if (header) {
     if (event.reply.status != 0) counters_.errors++;
@@ -395,6 +401,7 @@ void Session::RecordRegion(const wire::ReplyEvent& event, std::span<const int> d
     log_(LogLevel::kWarn,
          fmt::format("shared memory region {}: {}", region.index, Printable(region.problem)));
   tap_.writer().Append(packet, now);
+  if (options_.capture) options_.capture->OnRegion(region, event.request.call, now);
 }
 
 // A MAP_SYSMEM reply's body: one u64 address per 4 KiB page. Kept as ranges, whatever --bodies
@@ -497,7 +504,12 @@ void Session::NoteClosed(const char* side) {
   if (!closed_first_.empty()) return;
   closed_first_ = side;
   // While the server still has the memory: it goes away with the connection.
-  if (options_.capture_sysmem && sysmem_->size() > 0) Snapshot();
+  if (options_.capture) {
+    capture_ended_ = true;
+    options_.capture->OnDisconnect(uv_hrtime());
+  } else if (options_.capture_sysmem && sysmem_->size() > 0) {
+    Snapshot();
+  }
 }
 
 bool Session::ClientGone() const {
@@ -644,6 +656,10 @@ void Session::UpdatePolls() {
 }
 
 void Session::Snapshot() {
+  if (options_.capture) {
+    if (!capture_ended_) options_.capture->OnSnapshotRequest(uv_hrtime());
+    return;
+  }
   struct Job {
     uv_work_t work;
     Session* session;

@@ -35,6 +35,8 @@
 
 namespace tg::proxy {
 
+class Capture;  // proxy/capture/capture.h
+
 struct SessionOptions {
   wire::Revision revision = wire::Revision::kUndecided;  // --protocol
   BodyPolicy bodies = BodyPolicy::kHead;
@@ -42,6 +44,7 @@ struct SessionOptions {
   uint32_t spin_us = 200;           // poll both sockets that long before sleeping; 0: never
   bool hold_upstream = false;       // keep the server's connection when the client goes
   bool capture_sysmem = true;       // snapshot small regions at the end and on request
+  Capture* capture = nullptr;       // does that and more, instead; outlives the session
 };
 
 // Totals over all connections, for the End packet.
@@ -71,7 +74,7 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   void Start();
-  // Stores what changed in the small regions since the last time; returns at once.
+  // Stores what changed in the shared memory since the last time; returns at once.
   void Snapshot();
   // Ends it from our side: passes on what can be passed on at once, then closes.
   void Close(std::string reason);
@@ -144,6 +147,7 @@ class Session {
   bool silence_warned_ = false;
   bool revision_noted_ = false;
   bool sync_failed_ = false;
+  bool capture_ended_ = false;
   uint64_t short_reply_call_ = 0;  // warned about
   int snapshots_running_ = 0;
   int handles_open_ = 0;
