@@ -83,7 +83,7 @@ class Gpuvm {
   // Root table in VRAM. Before a CONTEXT0_PAGE_TABLE_BASE write is seen: 0, where AM's always is.
   uint64_t root() const { return root_; }
   bool root_assumed() const { return root_assumed_; }
-  uint64_t va_start() const { return va_start_; }
+  uint64_t va_base() const { return va_start_; }
 
   Walk WalkVa(uint64_t va) const;
   VaTarget Translate(uint64_t va) const { return WalkVa(va).target; }

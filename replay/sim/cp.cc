@@ -14,7 +14,7 @@ constexpr uint32_t Select(uint32_t me, uint32_t pipe, uint32_t queue) {
 
 }  // namespace
 
-Cp::Cp(Card& card, GpuVm& vm, Ih& ih, const Psp& psp) : card_(card), vm_(vm), ih_(ih), psp_(psp) {
+Cp::Cp(Card& card, GpuVm& vm, Ih& ih, const Psp& psp) : card_(card), psp_(psp) {
   for (auto& queue : queues_) queue = std::make_unique<CpQueue>(card, vm, ih);
   RegisterFile& regs = card.regs;
   select_ = regs.Define("regGRBM_GFX_CNTL");

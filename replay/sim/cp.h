@@ -42,8 +42,6 @@ class Cp {
   uint32_t Field(uint32_t word, const char* reg, const char* field, size_t queue);
 
   Card& card_;
-  GpuVm& vm_;
-  Ih& ih_;
   const Psp& psp_;
   Register select_, mec_cntl_, range_low_, range_high_;
   uint32_t first_ = 0;  // dword index of CP_MQD_BASE_ADDR

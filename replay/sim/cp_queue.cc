@@ -9,7 +9,6 @@ namespace {
 
 constexpr VmClient kClient = VmClient::kCpc;
 constexpr uint64_t kFirstLook = 64;
-constexpr uint64_t kPage = 0x1000;
 
 // Opcodes, as the table of schemas/amd/pm4_packets.cc has them.
 enum Opcode : uint16_t {

@@ -65,7 +65,7 @@ void Nbio::DefineRegisterWindows() {
   rsmu_index_ = regs.Define("regBIF_BX_PF0_RSMU_INDEX");
   const Register rsmu_data = regs.Define("regBIF_BX_PF0_RSMU_DATA");
   // A window that points at a window's data register would call itself.
-  const auto through = [this, rsmu_data](uint64_t dword) {
+  const auto through = [rsmu_data](uint64_t dword) {
     return dword != rsmu_data.dword() && dword != kMmData;
   };
   regs.OnRead(rsmu_data, [this, through](uint32_t) {

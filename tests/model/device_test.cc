@@ -191,7 +191,7 @@ TEST(Device, HistoryPairsAndFoldedPolls) {
     }
   }
   EXPECT_TRUE(found);
-  EXPECT_EQ(f.device.gpuvm().va_start(), 0x200000000000u);
+  EXPECT_EQ(f.device.gpuvm().va_base(), 0x200000000000u);
 
   for (int i = 0; i < 1000; ++i) f.R("regCP_STAT", 5);
   f.R("regCP_STAT", 0);
