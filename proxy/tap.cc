@@ -56,7 +56,7 @@ Tap::Tap(trace::TraceWriter& writer, BodyPolicy policy)
       policy_(policy),
       payload_(std::make_unique<Stream>()),
       body_(std::make_unique<Stream>()) {
-  pending_.bytes.reserve(kWholeBody);
+  pending_.bytes.reserve(kWholeReply);
 }
 
 Tap::~Tap() = default;
@@ -69,11 +69,11 @@ std::span<const uint8_t> Tap::Head(std::span<const uint8_t> bytes) const {
 }
 
 // A record of bytes that are all here.
-trace::BodyRecord Tap::Whole(std::span<const uint8_t> bytes) {
+trace::BodyRecord Tap::Whole(std::span<const uint8_t> bytes, size_t small) {
   trace::BodyRecord record;
   record.size = bytes.size();
   record.data = bytes;
-  if (Small(bytes.size())) return record;
+  if (bytes.size() <= small) return record;
   record.data = Head(bytes);
   record.all_zero = AllZero(bytes);
   if (record.data.size() < bytes.size()) record.xxh3 = XXH3_64bits(bytes.data(), bytes.size());
@@ -195,7 +195,7 @@ void Tap::Reply(const wire::ReplyEvent& event, uint32_t descriptors, bool contro
   record.descriptors = descriptors;
   record.control_truncated = control_truncated;
   if (event.complete()) {
-    if (event.body_size > 0) record.body = Whole(event.body);
+    if (event.body_size > 0) record.body = Whole(event.body, kWholeReply);
     writer_.Reply(record, now);
     return;
   }
@@ -204,7 +204,7 @@ void Tap::Reply(const wire::ReplyEvent& event, uint32_t descriptors, bool contro
   pending_.active = true;
   pending_.record = record;
   pending_.time = now;
-  pending_.wanted = Small(event.body_size)         ? event.body_size
+  pending_.wanted = event.body_size <= kWholeReply ? event.body_size
                     : policy_ == BodyPolicy::kHash ? 0
                                                    : kHeadBytes;
   const size_t take = std::min(event.body.size(), pending_.wanted);

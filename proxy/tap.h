@@ -1,7 +1,7 @@
 // Turns what passes through a session into trace records. Called before the bytes go on.
 //
-// What of a payload or body is kept (`--bodies`): up to 4 KiB always whole, for those are the
-// registers, page-table entries and ring words. Of a larger one:
+// What of a payload or body is kept (`--bodies`): up to 4 KiB (of replies 16) always whole, for those
+// are the registers, page-table entries, ring words and the discovery table. Of a larger one:
 //   head  size, XXH3-64, whether it is all zero, and the first 256 bytes (default)
 //   hash  the same without the first bytes
 //   full  everything, in packets of at most 1 MiB: what replay needs
@@ -30,6 +30,8 @@ Result<BodyPolicy> ParseBodyPolicy(std::string_view text);
 std::string_view BodyPolicyName(BodyPolicy policy);
 
 inline constexpr size_t kWholeBody = 4096;
+// Of replies: AMD's discovery table (0x2800 bytes, one read) must be whole, all names rest on it.
+inline constexpr size_t kWholeReply = 16 * 1024;
 inline constexpr size_t kHeadBytes = 256;
 
 class Tap {
@@ -62,7 +64,7 @@ class Tap {
   struct Stream;
 
   bool Small(uint64_t size) const { return size <= kWholeBody; }
-  trace::BodyRecord Whole(std::span<const uint8_t> bytes);
+  trace::BodyRecord Whole(std::span<const uint8_t> bytes, size_t small = kWholeBody);
   std::span<const uint8_t> Head(std::span<const uint8_t> bytes) const;
   void StartStream(Stream& stream, uint64_t call, bool of_reply, uint64_t size,
                    std::span<const uint8_t> recorded, std::span<const uint8_t> bytes, uint64_t now);

@@ -149,10 +149,6 @@ void Boot::OnMode1Reset(Stamp at) {
   if (!sessions_.empty()) sessions_.back().mode1_reset = at;
 }
 
-void Boot::OnClockMessage(Stamp at) {
-  if (phase() == Phase::kSdma) Enter(Phase::kClocks, at);
-}
-
 void Boot::OnDoorbell(Stamp at) {
   const Phase now = phase();
   if (now == Phase::kQueues || now == Phase::kDone || now == Phase::kConnect) {
@@ -244,6 +240,7 @@ void Boot::OnRegister(const RegisterAccess& access) {
       return;
     case Role::kSmuResponse:
       if (write && now == Phase::kPsp) Enter(Phase::kSmu, at);
+      if (write && now == Phase::kSdma) Enter(Phase::kClocks, at);
       return;
     case Role::kCpStat:
       if (write) return;

@@ -92,7 +92,6 @@ class Boot {
   void OnVram(const MemoryAccess& access);
   void OnDoorbell(Stamp at);
   void OnMode1Reset(Stamp at);
-  void OnClockMessage(Stamp at);
 
  private:
   BootSession& Session(Stamp at);

@@ -94,7 +94,8 @@ class Device::Impl {
 
   // ---- discovery ----
   void LookForDiscovery(const MemoryAccess& access);
-  void TakeDiscovery(std::span<const uint8_t> bytes, DiscoverySource source, Stamp at);
+  // `cut`: the trace does not have all of it.
+  void TakeDiscovery(std::span<const uint8_t> bytes, bool cut, DiscoverySource source, Stamp at);
   void DiscoveryFromWindow(Stamp at);
   void GcIs(amd::IpVersion gc, amd::IpVersion mp1, bool assumed);
 
@@ -867,7 +868,6 @@ void Device::Impl::OnRole(const RegisterAccess& access) {
   psp_.OnRegister(access);
   boot_.OnRegister(access);
   if (smu_.OnRegister(access)) boot_.OnMode1Reset(access.at);
-  if (role == Role::kSmuMessage && access.write) boot_.OnClockMessage(access.at);
 }
 
 void Device::Impl::LookForDiscovery(const MemoryAccess& access) {
@@ -883,8 +883,9 @@ void Device::Impl::LookForDiscovery(const MemoryAccess& access) {
     return;
   }
   if (access.size >= 0x100 && first == amd::kDiscoverySignature) {
-    TakeDiscovery(access.data, DiscoverySource::kBulkRead, access.at);
-    if (access.data.size() < access.size) {
+    const bool cut = access.data.size() < access.size;
+    TakeDiscovery(access.data, cut, DiscoverySource::kBulkRead, access.at);
+    if (cut) {
       Warn("discovery", access.at.call,
            "the trace keeps " + std::to_string(access.data.size()) + " of " +
                std::to_string(access.size) + " bytes of the discovery table");
@@ -897,20 +898,22 @@ void Device::Impl::DiscoveryFromWindow(Stamp at) {
   std::vector<uint8_t> bytes(vram_.KnownBytes(*window_table_, amd::kDiscoverySize));
   vram_.Read(*window_table_, bytes);
   window_table_.reset();
-  TakeDiscovery(bytes, DiscoverySource::kWindow, at);
+  TakeDiscovery(bytes, bytes.size() < amd::kDiscoverySize, DiscoverySource::kWindow, at);
 }
 
-void Device::Impl::TakeDiscovery(std::span<const uint8_t> bytes, DiscoverySource source, Stamp at) {
+void Device::Impl::TakeDiscovery(std::span<const uint8_t> bytes, bool cut, DiscoverySource source,
+                                 Stamp at) {
   auto parsed = amd::ParseDiscovery(bytes);
   if (!parsed) {
     Warn("discovery", at.call, parsed.error().message);
     return;
   }
   for (const std::string& problem : parsed->problems) Warn("discovery", at.call, problem);
-  amd::RegisterMap map(parsed->ips);
+  amd::RegisterMap map =
+      cut ? amd::RegisterMap::FromPart(parsed->ips) : amd::RegisterMap(parsed->ips);
   for (const std::string& problem : map.problems()) Warn("register-names", at.call, problem);
-  const auto gc = parsed->Version(amd::kHwGc);
-  const auto mp1 = parsed->Version(amd::kHwMp1);
+  const auto gc = map.Version(amd::kHwGc);
+  const auto mp1 = map.Version(amd::kHwMp1);
   registers_.SetMap(std::move(map));
   windows_.Forget();
   if (gc) GcIs(*gc, mp1.value_or(amd::IpVersion{13, 0, 0}), false);

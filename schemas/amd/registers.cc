@@ -340,6 +340,28 @@ RegisterMap RegisterMap::Assumed(uint16_t pci_device) {
   return map;
 }
 
+RegisterMap RegisterMap::FromPart(std::span<const IpBlock> ips) {
+  // The chip whose graphics core has that version, or else that generation.
+  IpVersion gc = kAssumedChips[0].versions[0];
+  for (const IpBlock& ip : ips) {
+    if (ip.hw_id == kHwGc) gc = ip.version;
+  }
+  uint16_t device = kAssumedChips[0].pci_device;
+  for (const AssumedChip& chip : kAssumedChips) {
+    if (chip.versions[0].major == gc.major) device = chip.pci_device;
+    if (chip.versions[0] == gc) break;
+  }
+  std::vector<IpBlock> all(ips.begin(), ips.end());
+  for (IpBlock& assumed : AssumedIps(device)) {
+    const bool present = std::any_of(ips.begin(), ips.end(),
+                                     [&](const IpBlock& ip) { return ip.hw_id == assumed.hw_id; });
+    if (!present) all.push_back(std::move(assumed));
+  }
+  RegisterMap map{all};
+  map.assumed_ = true;
+  return map;
+}
+
 const RegisterMap::Entry* RegisterMap::First(uint64_t dword) const {
   size_t slot = HashDword(dword) & (buckets_.size() - 1);
   while (buckets_[slot] != 0) {

@@ -70,6 +70,8 @@ class RegisterMap {
   // device id (gfx11.0.0 when it is 0 or unknown).
   static RegisterMap Assumed(uint16_t pci_device = 0);
   static std::vector<IpBlock> AssumedIps(uint16_t pci_device = 0);
+  // From a table of which only the beginning is known: blocks that are not in it are assumed.
+  static RegisterMap FromPart(std::span<const IpBlock> ips);
   bool assumed() const { return assumed_; }
 
   // The register at a byte offset of BAR5 (or of the wider space behind the index windows). The

@@ -168,6 +168,15 @@ TEST(RegisterMap, MqdRangeHasNoHoles) {
   }
 }
 
+TEST(RegisterMap, PartOfATableIsCompletedByAssumption) {
+  const std::vector<IpBlock> ips = {Block(kHwGc, {12, 0, 1}, 0, {0x1260, 0xB000, 0, 0})};
+  const RegisterMap map = RegisterMap::FromPart(ips);
+  EXPECT_TRUE(map.assumed());
+  EXPECT_EQ(map.Find("regSCRATCH_REG7"), (0xB000u + 8263) * 4);  // as the table says
+  EXPECT_EQ(map.Find("mmMP1_SMN_C2PMSG_90"), 0x58a68u);          // assumed
+  EXPECT_EQ(map.Version(kHwMp0), (IpVersion{14, 0, 3}));
+}
+
 TEST(RegisterMap, InstancesAndForeignBases) {
   std::vector<IpBlock> ips;
   for (uint8_t i = 0; i < 8; ++i) {
