@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "replay/client/command.h"
 #include "replay/serve/command.h"
 #include "replay/sim/gpu.h"
 #include "replay/sim/report.h"
@@ -152,6 +153,7 @@ int main(int argc, char** argv) {
 
   int exit_code = 0;
   tg::replay::AddServeCommand(app, exit_code);
+  tg::client::AddClientCommand(app, exit_code);
 
   try {
     app.parse(argc, argv);
