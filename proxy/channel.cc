@@ -17,6 +17,8 @@ namespace {
 constexpr size_t kControlSize = CMSG_SPACE(512 * sizeof(int)) + CMSG_SPACE(64);
 // More at once does not get faster and falls out of the second-level cache.
 constexpr size_t kMaxRead = 512 * 1024;
+// Byte by byte is for a few messages that hardly ever come, not for streams.
+constexpr size_t kMaxSingleBytes = 64 * 1024;
 // One skb on Linux, whose sending is all or nothing.
 constexpr size_t kBatchable = 16 * 1024;
 
@@ -77,43 +79,33 @@ Channel::ReadResult Channel::Read(int fd, bool exact_descriptors) {
   // Moving is rare: the buffer starts again at its front whenever it runs empty.
   if (capacity_ - tail_ < kMaxRead && capacity_ - tail_ < capacity_ - (tail_ - head_)) Compact();
   size_t size = std::min(capacity_ - tail_, kMaxRead);
-  if (exact_descriptors && kDescriptorPlace == DescriptorPlace::kLastMessage) {
-    const size_t plain = PeekPlain(fd, size);
-    if (plain > 0) size = plain;
-    return Receive(fd, size, true);
-  }
+  if (exact_descriptors && kDescriptorPlace == DescriptorPlace::kLastMessage)
+    return ReceiveExact(fd, size);
   return Receive(fd, size, kDescriptorPlace == DescriptorPlace::kFirstByte);
 }
 
-// How many of the next `size` bytes stand before one that has descriptors; 0 when the first one
-// has. A look shows descriptors exactly if it reaches into the message that carries them, so the
-// place is found by bisection.
-size_t Channel::PeekPlain(int fd, size_t size) {
+// A look ahead shows whether a descriptor is among the bytes, but not at which: then they are taken
+// one by one, until the one that brings it.
+Channel::ReadResult Channel::ReceiveExact(int fd, size_t size) {
   Control control;
   msghdr header;
   iovec iov;
-  const auto look = [&](size_t n, bool& has) {
-    const ssize_t got = RecvMessage(fd, buffer_.get() + tail_, n, MSG_PEEK, header, iov, control);
-    has = false;
-    if (got > 0) {
-      ForEachDescriptor(header, [&](int copy) {
-        has = true;
-        ::close(copy);
-      });
-    }
-    return got;
-  };
+  const ssize_t all = RecvMessage(fd, buffer_.get() + tail_, size, MSG_PEEK, header, iov, control);
   bool has = false;
-  const ssize_t all = look(size, has);
-  if (all <= 0) return 0;
-  if (!has) return static_cast<size_t>(all);
-  size_t without = 0, with = static_cast<size_t>(all);
-  while (with - without > 1) {
-    const size_t middle = without + (with - without) / 2;
-    look(middle, has);
-    (has ? with : without) = middle;
+  if (all > 0) {
+    ForEachDescriptor(header, [&](int copy) {
+      has = true;
+      ::close(copy);
+    });
+    size = static_cast<size_t>(all);
   }
-  return without;
+  if (!has) return Receive(fd, size, true);
+  const size_t before = arrived_count_;
+  size_t taken = 0;
+  for (; taken < std::min(size, kMaxSingleBytes) && arrived_count_ == before; taken++)
+    if (const ReadResult result = Receive(fd, 1, true); result != ReadResult::kData) return result;
+  // The look ended where the message with the descriptor ends: keep that message whole.
+  return taken < size ? Receive(fd, size - taken, true) : ReadResult::kData;
 }
 
 Channel::ReadResult Channel::Receive(int fd, size_t size, bool exact) {
@@ -147,6 +139,14 @@ Channel::ReadResult Channel::Receive(int fd, size_t size, bool exact) {
   received_ += static_cast<uint64_t>(n);
   more_likely_ = static_cast<size_t>(n) == size;
   return ReadResult::kData;
+}
+
+std::span<const uint8_t> Channel::UntilDescriptor() const {
+  const auto all = unframed();
+  for (const Arrived& arrived : arrived_)
+    if (arrived.begin > framed_bytes_)
+      return all.first(std::min<uint64_t>(all.size(), arrived.begin - framed_bytes_));
+  return all;
 }
 
 std::span<const int> Channel::ClaimDescriptors(size_t size, bool expected) {

@@ -39,6 +39,9 @@ class Channel {
 
   // Received, not yet queued.
   std::span<const uint8_t> unframed() const { return {buffer_.get() + framed_, tail_ - framed_}; }
+  // The same up to the next descriptor, for streams without frames: what is queued together is sent
+  // together, with its descriptors at the first byte.
+  std::span<const uint8_t> UntilDescriptor() const;
   size_t queued_bytes() const { return framed_ - head_; }
   bool queue_empty() const { return queue_count_ == 0; }
   bool queue_full() const { return queue_count_ == kMaxBatch; }
@@ -95,7 +98,7 @@ class Channel {
   static constexpr size_t kMaxSentKept = 8;
 
   ReadResult Receive(int fd, size_t size, bool exact);
-  size_t PeekPlain(int fd, size_t size);
+  ReadResult ReceiveExact(int fd, size_t size);
   size_t held_descriptors() const { return arrived_count_ + claimed_.size() + attached_.size(); }
   SendResult SendFailed(int error);
   SendResult SendFront(int fd);

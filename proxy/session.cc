@@ -209,7 +209,8 @@ void Session::ForwardRequests() {
     if (requests_.queue_full() && !FlushToServer()) return;
     if (server_closed_) continue;
     if (!reply_framer_.raw() && !client_eof_ && pairing_.size() >= wire::kMaxPending) break;
-    const wire::RequestEvent event = request_framer_.Next(requests_.unframed());
+    const wire::RequestEvent event = request_framer_.Next(
+        request_framer_.raw() ? requests_.UntilDescriptor() : requests_.unframed());
     if (event.kind == wire::RequestEvent::Kind::kNeedMore) break;
     HandleRequest(event, last_request_ns_);
   }
@@ -245,7 +246,6 @@ void Session::HandleRequest(const wire::RequestEvent& event, uint64_t now) {
     case wire::RequestEvent::Kind::kRaw:
       if (event.raw_starts) {
         alerts_.UnknownCommand(event.header.command);
-        reply_framer_.GoRaw(event.raw_reason);
         pb::SessionEvent raw;
         raw.set_kind(pb::SessionEvent::RAW);
         raw.set_connection(peers_.number);
@@ -304,7 +304,8 @@ bool Session::FlushToServer() {
 bool Session::PumpReplies() {
   bool got = false;
   for (int i = 0; i < kReadsInARow && MayReadServer(); i++) {
-    switch (replies_.Read(peers_.server.get(), reply_framer_.raw())) {
+    const bool raw = reply_framer_.raw() || request_framer_.raw();
+    switch (replies_.Read(peers_.server.get(), raw)) {
       case Channel::ReadResult::kData:
         got = true;
         last_reply_ns_ = uv_hrtime();
@@ -330,8 +331,12 @@ void Session::ForwardReplies() {
   const bool was_stalled = pairing_.size() >= wire::kMaxPending;
   for (;;) {
     if (replies_.queue_full() && !FlushToClient()) return;
+    // What was asked before the unknown command is still answered in frames.
+    if (request_framer_.raw() && pairing_.empty() && !reply_framer_.raw())
+      reply_framer_.GoRaw(wire::RawReason::kUnknownCommand);
     const wire::ReplyEvent event =
-        reply_framer_.Next(replies_.unframed(), pairing_, request_framer_.revision());
+        reply_framer_.Next(reply_framer_.raw() ? replies_.UntilDescriptor() : replies_.unframed(),
+                           pairing_, request_framer_.revision());
     if (event.kind == wire::ReplyEvent::Kind::kNeedMore) break;
     HandleReply(event, last_reply_ns_);
   }
