@@ -128,7 +128,9 @@ PathOwner FindPathOwner(const std::string& path) {
   owner.known = ListUnixSockets(sockets);
   const std::string real = RealPath(path);
   for (const UnixSocket& socket : sockets) {
-    if (!socket.listening || (socket.path != path && RealPath(socket.path) != real)) continue;
+    if (!socket.listening || socket.path.empty() ||
+        (socket.path != path && RealPath(socket.path) != real))
+      continue;
     owner.listening = true;
     // The tables still show a socket whose file is gone, our own replaced one for example.
     if (socket.holders.empty() || (owner.pid > 0 && owner.pid != ::getpid())) continue;

@@ -23,6 +23,7 @@
 #include "proxy/log.h"
 #include "proxy/options.h"
 #include "proxy/proxy.h"
+#include "proxy/status.h"
 #include "schemas/trace/trace.pb.h"
 #include "schemas/trace/writer.h"
 
@@ -309,9 +310,29 @@ int Run::Main() {
   return status_;
 }
 
+int Status(const CommandLine& line) {
+  const wire::Address listen = line.listen.value_or(DefaultListen(::getenv));
+  wire::Address upstream;
+  if (line.upstream) {
+    upstream = *line.upstream;
+  } else {
+    const auto choice = DefaultUpstream(::getenv, listen);
+    if (!choice) {
+      std::fprintf(stderr, "rpcproxy: %s\n", choice.error().message.c_str());
+      return ExitCode(choice.error());
+    }
+    upstream = choice->address;
+  }
+  const StatusReport report = GatherStatus(listen, upstream, ::getenv);
+  const std::string text = line.json ? StatusJson(report) : StatusText(report);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return 0;
+}
+
 int Main(int argc, char** argv) {
   const CommandLine line = ParseCommandLine(argc, argv);
   if (line.verb == CommandLine::Verb::kExit) return line.exit_code;
+  if (line.verb == CommandLine::Verb::kStatus) return Status(line);
   // Writing to a socket nobody reads, or past a file size limit, is an error code like others.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);

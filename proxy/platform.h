@@ -31,11 +31,25 @@ std::string ProcessName(pid_t pid);
 
 // A Unix socket in the system's tables.
 struct UnixSocket {
-  std::string path;
+  std::string path;  // empty for the end that connected
   bool listening = false;
+  uint64_t id = 0;             // the system's, as `peer` of the other end has it
+  uint64_t peer = 0;           // 0: not connected, or not known
   std::vector<pid_t> holders;  // processes with a descriptor of it, as far as we may see
 };
-// All Unix sockets with a path, without touching any. False when the tables cannot be read.
+// All Unix sockets, without touching any. False when the tables cannot be read.
 bool ListUnixSockets(std::vector<UnixSocket>& sockets);
+
+// Processes whose name is `name`, as far as we may see.
+std::vector<pid_t> FindProcesses(const std::string& name);
+
+// Whether a process has locked that file by flock(2), found out without locking it.
+struct LockState {
+  bool exists = false;
+  bool known = false;  // the system says
+  bool held = false;
+  pid_t pid = 0;  // 0: not known
+};
+LockState LookAtLock(const std::string& path);
 
 }  // namespace tg::proxy

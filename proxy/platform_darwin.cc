@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <libproc.h>
 #include <sys/proc_info.h>
 #include <sys/socket.h>
@@ -49,14 +50,23 @@ std::string ProcessName(pid_t pid) {
   return n > 0 ? std::string(name, static_cast<size_t>(n)) : std::string();
 }
 
-bool ListUnixSockets(std::vector<UnixSocket>& sockets) {
+namespace {
+
+std::vector<pid_t> AllProcesses() {
   const int bytes = ::proc_listpids(PROC_ALL_PIDS, 0, nullptr, 0);
-  if (bytes <= 0) return false;
+  if (bytes <= 0) return {};
   std::vector<pid_t> pids(static_cast<size_t>(bytes) / sizeof(pid_t) + 64);
   const int got =
       ::proc_listpids(PROC_ALL_PIDS, 0, pids.data(), static_cast<int>(pids.size() * sizeof(pid_t)));
-  if (got <= 0) return false;
-  pids.resize(static_cast<size_t>(got) / sizeof(pid_t));
+  pids.resize(got > 0 ? static_cast<size_t>(got) / sizeof(pid_t) : 0);
+  return pids;
+}
+
+}  // namespace
+
+bool ListUnixSockets(std::vector<UnixSocket>& sockets) {
+  const std::vector<pid_t> pids = AllProcesses();
+  if (pids.empty()) return false;
   std::map<uint64_t, size_t> known;  // by the kernel's socket handle
   for (const pid_t pid : pids) {
     const int size = ::proc_pidinfo(pid, PROC_PIDLISTFDS, 0, nullptr, 0);
@@ -73,16 +83,49 @@ bool ListUnixSockets(std::vector<UnixSocket>& sockets) {
           static_cast<int>(sizeof info))
         continue;
       if (info.psi.soi_kind != SOCKINFO_UN) continue;
-      const sockaddr_un& name = info.psi.soi_proto.pri_un.unsi_addr.ua_sun;
-      const std::string path(name.sun_path, ::strnlen(name.sun_path, sizeof name.sun_path));
-      if (path.empty()) continue;
+      const un_sockinfo& un = info.psi.soi_proto.pri_un;
+      const sockaddr_un& name = un.unsi_addr.ua_sun;
       const auto [at, fresh] = known.try_emplace(info.psi.soi_so, sockets.size());
-      if (fresh) sockets.push_back({path, (info.psi.soi_options & SO_ACCEPTCONN) != 0, {}});
+      if (fresh)
+        sockets.push_back(
+            {std::string(name.sun_path, ::strnlen(name.sun_path, sizeof name.sun_path)),
+             (info.psi.soi_options & SO_ACCEPTCONN) != 0,
+             info.psi.soi_so,
+             un.unsi_conn_so,
+             {}});
       std::vector<pid_t>& holders = sockets[at->second].holders;
       if (std::find(holders.begin(), holders.end(), pid) == holders.end()) holders.push_back(pid);
     }
   }
   return true;
+}
+
+std::vector<pid_t> FindProcesses(const std::string& name) {
+  std::vector<pid_t> found;
+  for (const pid_t pid : AllProcesses())
+    if (ProcessName(pid) == name) found.push_back(pid);
+  return found;
+}
+
+// flock and fcntl locks are of one kind here: asking what would be in the way takes none.
+LockState LookAtLock(const std::string& path) {
+  LockState state;
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    state.exists = errno != ENOENT;
+    return state;
+  }
+  state.exists = true;
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  if (::fcntl(fd, F_GETLK, &lock) == 0) {
+    state.known = true;
+    state.held = lock.l_type != F_UNLCK;
+    state.pid = state.held && lock.l_pid > 0 ? lock.l_pid : 0;
+  }
+  ::close(fd);
+  return state;
 }
 
 }  // namespace tg::proxy

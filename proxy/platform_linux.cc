@@ -1,8 +1,15 @@
 #include <dirent.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <linux/sock_diag.h>
+#include <linux/unix_diag.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -10,6 +17,7 @@
 #include <sstream>
 
 #include "proxy/platform.h"
+#include "proxy/socket.h"
 
 namespace tg::proxy {
 
@@ -83,6 +91,59 @@ void ForEachEntry(const std::string& path, Visit visit) {
 
 }  // namespace
 
+namespace {
+
+// Which sockets are connected to which: the table in /proc does not say.
+void AddPeers(std::vector<UnixSocket>& sockets, const std::map<uint64_t, size_t>& by_inode) {
+  const UniqueFd netlink(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
+  if (!netlink.valid()) return;
+  struct {
+    nlmsghdr header;
+    unix_diag_req request;
+  } ask{};
+  ask.header.nlmsg_len = sizeof ask;
+  ask.header.nlmsg_type = SOCK_DIAG_BY_FAMILY;
+  ask.header.nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
+  ask.request.sdiag_family = AF_UNIX;
+  ask.request.udiag_states = ~0u;
+  ask.request.udiag_show = UDIAG_SHOW_PEER;
+  if (::send(netlink.get(), &ask, sizeof ask, 0) < 0) return;
+  alignas(nlmsghdr) char buffer[32 * 1024];
+  for (;;) {
+    const ssize_t n = ::recv(netlink.get(), buffer, sizeof buffer, 0);
+    if (n <= 0) return;
+    auto left = static_cast<unsigned>(n);
+    for (auto* m = reinterpret_cast<nlmsghdr*>(buffer); NLMSG_OK(m, left);
+         m = NLMSG_NEXT(m, left)) {
+      if (m->nlmsg_type != SOCK_DIAG_BY_FAMILY) return;  // done, or an error
+      const auto* diag = static_cast<const unix_diag_msg*>(NLMSG_DATA(m));
+      const auto found = by_inode.find(diag->udiag_ino);
+      if (found == by_inode.end()) continue;
+      auto* attribute = reinterpret_cast<rtattr*>(reinterpret_cast<char*>(NLMSG_DATA(m)) +
+                                                  NLMSG_ALIGN(sizeof *diag));
+      auto room = static_cast<unsigned>(m->nlmsg_len - NLMSG_LENGTH(sizeof *diag));
+      for (; RTA_OK(attribute, room); attribute = RTA_NEXT(attribute, room)) {
+        if (attribute->rta_type != UNIX_DIAG_PEER) continue;
+        uint32_t peer;
+        std::memcpy(&peer, RTA_DATA(attribute), sizeof peer);
+        sockets[found->second].peer = peer;
+      }
+    }
+  }
+}
+
+// Calls visit(pid) for each process.
+template <typename Visit>
+void ForEachProcess(Visit visit) {
+  ForEachEntry("/proc", [&](const char* name) {
+    char* end = nullptr;
+    const long pid = std::strtol(name, &end, 10);
+    if (pid > 0 && *end == 0) visit(static_cast<pid_t>(pid));
+  });
+}
+
+}  // namespace
+
 bool ListUnixSockets(std::vector<UnixSocket>& sockets) {
   std::ifstream table("/proc/net/unix");
   if (!table) return false;
@@ -97,25 +158,55 @@ bool ListUnixSockets(std::vector<UnixSocket>& sockets) {
     if (!(in >> num >> refs >> protocol >> flags >> type >> state >> inode)) continue;
     in.get();
     std::getline(in, path);
-    if (path.empty() || path[0] == '@') continue;
+    if (!path.empty() && path[0] == '@') continue;  // not in the file system
     by_inode[inode] = sockets.size();
-    sockets.push_back({path, (std::strtoul(flags.c_str(), nullptr, 16) & 0x10000) != 0, {}});
+    sockets.push_back(
+        {path, (std::strtoul(flags.c_str(), nullptr, 16) & 0x10000) != 0, inode, 0, {}});
   }
-  ForEachEntry("/proc", [&](const char* name) {
-    char* end = nullptr;
-    const long pid = std::strtol(name, &end, 10);
-    if (pid <= 0 || *end) return;
-    const std::string fds = std::string("/proc/") + name + "/fd";
+  AddPeers(sockets, by_inode);
+  ForEachProcess([&](pid_t pid) {
+    const std::string fds = "/proc/" + std::to_string(pid) + "/fd";
     ForEachEntry(fds, [&](const char* fd) {
       if (fd[0] == '.') return;
       const auto found = by_inode.find(SocketInode(fds + "/" + fd));
       if (found == by_inode.end()) return;
       std::vector<pid_t>& holders = sockets[found->second].holders;
-      if (holders.empty() || holders.back() != static_cast<pid_t>(pid))
-        holders.push_back(static_cast<pid_t>(pid));
+      if (holders.empty() || holders.back() != pid) holders.push_back(pid);
     });
   });
   return true;
+}
+
+std::vector<pid_t> FindProcesses(const std::string& name) {
+  std::vector<pid_t> found;
+  ForEachProcess([&](pid_t pid) {
+    if (ProcessName(pid) == name) found.push_back(pid);
+  });
+  return found;
+}
+
+LockState LookAtLock(const std::string& path) {
+  LockState state;
+  struct stat st {};
+  if (::stat(path.c_str(), &st) != 0) return state;
+  state.exists = true;
+  std::ifstream table("/proc/locks");
+  if (!table) return state;
+  state.known = true;
+  char file[64];
+  std::snprintf(file, sizeof file, "%02x:%02x:%llu", major(st.st_dev), minor(st.st_dev),
+                static_cast<unsigned long long>(st.st_ino));
+  std::string line;
+  while (std::getline(table, line)) {
+    // "1: FLOCK  ADVISORY  WRITE 4711 08:01:12345 0 EOF"; a waiting one has "->" behind the number.
+    std::istringstream in(line);
+    std::string number, kind, mode, access, pid, where;
+    if (!(in >> number >> kind >> mode >> access >> pid >> where)) continue;
+    if (kind != "FLOCK" || where != file) continue;
+    state.held = true;
+    state.pid = static_cast<pid_t>(std::strtol(pid.c_str(), nullptr, 10));
+  }
+  return state;
 }
 
 }  // namespace tg::proxy
