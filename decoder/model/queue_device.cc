@@ -44,8 +44,19 @@ bool DeviceMemory::ReadPlace(const Place& place, std::span<uint8_t> out) const {
   return region && region->shadow.Read(place.offset, out);
 }
 
-DeviceQueues::DeviceQueues(Device& device) : device_(device), memory_(device), queues_(memory_) {
+DeviceQueues::DeviceQueues(Device& device)
+    : device_(device), memory_(device), queues_(memory_), copies_(memory_) {
   device.AddObserver(this);
+  queues_.SetPacketListener([this](const QueuePacketEvent& event) { OnPacket(event); });
+}
+
+void DeviceQueues::OnPacket(const QueuePacketEvent& event) {
+  const auto& regions = device_.sysmem().regions();
+  if (regions.size() != regions_seen_) {
+    regions_seen_ = regions.size();
+    for (const auto& [index, region] : regions) copies_.OnRegion(index, region.granted);
+  }
+  copies_.OnPacket(event);
 }
 
 // The discovery table may come late; what was set up before is decoded with it all the same.

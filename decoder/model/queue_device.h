@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "decoder/model/access.h"
+#include "decoder/model/copies.h"
 #include "decoder/model/device.h"
 #include "decoder/model/queue_memory.h"
 #include "decoder/model/queues.h"
@@ -34,6 +35,7 @@ class DeviceQueues : public Observer {
   Queues& queues() { return queues_; }
   const Queues& queues() const { return queues_; }
   const DeviceMemory& memory() const { return memory_; }
+  const Copies& copies() const { return copies_; }
 
   void OnRegister(const RegisterAccess& access) override;
   void OnMemory(const MemoryAccess& access) override;
@@ -44,10 +46,13 @@ class DeviceQueues : public Observer {
 
  private:
   void FollowVersions();
+  void OnPacket(const QueuePacketEvent& event);
 
   const Device& device_;
   DeviceMemory memory_;
   Queues queues_;
+  Copies copies_;
+  size_t regions_seen_ = 0;
   uint64_t map_generation_ = ~0ull;
 };
 

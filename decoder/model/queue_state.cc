@@ -36,6 +36,7 @@ class Builder {
     }
     FindOldest();
     ReadItems();
+    FindForced();
     Decide();
     FindStuck();
     Notes();
@@ -49,6 +50,7 @@ class Builder {
   void FindOldest();
   void ReadItems();
   void AddItem(const VisitedItem& visited);
+  void FindForced();
   void Decide();
   void FindStuck();
   void TakeStuck(const QueueItem& item);
@@ -227,6 +229,30 @@ void Builder::AddItem(const VisitedItem& visited) {
   state_.items.push_back(std::move(item));
 }
 
+// Signals that memory shows as given, though the SDMA engine stands before their packets: not the
+// engine wrote them. One packet behind the pointer is tolerated, for it may be reported late.
+void Builder::FindForced() {
+  if (!queue_.sdma() || !state_.rptr || state_.missing) return;
+  int ahead = 0;
+  for (const QueueItem& item : state_.items) {
+    if (item.depth != 0 || item.read || item.kind != amd::WalkItem::Kind::kPacket) continue;
+    const auto fence = FenceOf(item.packet);
+    if (fence && item.holds && ahead > 0) {
+      state_.missing = MissingFence{
+          .fence = {.va = fence->address, .value = fence->value, .bytes = fence->bytes},
+          .memory = item.memory,
+          .submission = item.submission,
+          .forced = true};
+      state_.notes.push_back(fmt::format(
+          "[{:#x}] holds {} though the engine has not reached the FENCE of {}: the host set it "
+          "(recovery says \"all done\")",
+          fence->address, *item.memory, fence->value));
+      return;
+    }
+    ++ahead;
+  }
+}
+
 void Builder::Decide() {
   if (queue_.doorbells == 0 && *state_.wptr == 0) {
     state_.kind = Kind::kUnused;
@@ -344,8 +370,8 @@ void Builder::Notes() {
         fmt::format("ring assumed to lie in region {} (written just before the doorbell)",
                     queue_.guess.region));
   }
-  if (!queue_.setup.enabled && queue_.epochs > 0) {
-    state_.notes.push_back("queue was disabled");
+  if (!queue_.setup.enabled && queue_.epochs > 0 && state_.outstanding()) {
+    state_.notes.push_back("the queue was disabled afterwards");
   }
 }
 

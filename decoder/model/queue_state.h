@@ -43,10 +43,13 @@ struct QueueStuck {
   std::optional<uint64_t> ring_offset;
 };
 
+// The first signal that the GPU has still to give.
 struct MissingFence {
   FenceRef fence;
   std::optional<uint64_t> memory;
   uint64_t submission = 0;
+  // Memory has the value all the same: after a hang the client sets its timeline to "all done".
+  bool forced = false;
 };
 
 struct QueueState {

@@ -193,6 +193,10 @@ void Follower::Watch(const Handed& record) {
         name.find("DOORBELL_INT") != std::string_view::npos) {
       polling = true;
     }
+    const bool queue_register = name.find("CP_HQD_") != std::string_view::npos ||
+                                name.find("CP_MEC") != std::string_view::npos ||
+                                name.find("GRBM_GFX_CNTL") != std::string_view::npos;
+    if (queue_register && watch_.stalled()) return watch_.OnQueueReset(record.now);
   }
   watch_.OnMessage(record.now, polling);
 }

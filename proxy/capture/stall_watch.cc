@@ -42,6 +42,12 @@ void StallWatch::OnDrain(uint64_t now) {
   End("the client's wait ended");
 }
 
+void StallWatch::OnQueueReset(uint64_t now) {
+  last_message_ = now;
+  End("the client gave up waiting and resets the compute queue");
+  OnMessage(now, false);
+}
+
 void StallWatch::OnMessage(uint64_t now, bool polling) {
   last_message_ = now;
   if (polling) return;

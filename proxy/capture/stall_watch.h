@@ -45,6 +45,8 @@ class StallWatch {
   void OnPollRound(uint64_t now);
   // "R WPTR, W RPTR": a synchronize that ended well.
   void OnDrain(uint64_t now);
+  // Queue registers are written while it stalls: the client gave up and sets the queue up again.
+  void OnQueueReset(uint64_t now);
   // Any other message; those of a poll run count as activity only.
   void OnMessage(uint64_t now, bool polling);
   void OnDisconnect();

@@ -1,0 +1,24 @@
+// What the SDMA engines moved.
+#pragma once
+
+#include "decoder/model/copies.h"
+#include "decoder/report/json.h"
+#include "decoder/report/output.h"
+#include "schemas/result.h"
+#include "schemas/trace/reader.h"
+
+namespace tg::report {
+
+// {copies, bytes, by_direction{sysmem_to_vram: {copies, bytes, smallest, largest, first_seq,
+// last_seq,
+//  bytes_per_s}}, sizes[{size, count}], throughput {interval_ns, points[{t_ns, ...}]},
+//  staging {slots, slot_bytes, uses, rounds, last_slot, next_slot, uses_by_slot[], skipped[{slot,
+//  seq}],
+//  copies_out, disk_path, first_chunk_offset}}; null when no copy was seen.
+Json CopiesJson(const model::Copies& copies);
+void CopiesText(const Json& copies, Output& out);
+
+// `rpcdecode copies`.
+Result<int> PrintCopies(trace::TraceReader& reader, bool json, Output& out);
+
+}  // namespace tg::report
