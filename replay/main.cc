@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "replay/client/command.h"
+#include "replay/drive/command.h"
 #include "replay/serve/command.h"
 #include "replay/sim/gpu.h"
 #include "replay/sim/report.h"
@@ -154,6 +155,7 @@ int main(int argc, char** argv) {
   int exit_code = 0;
   tg::replay::AddServeCommand(app, exit_code);
   tg::client::AddClientCommand(app, exit_code);
+  tg::replay::AddDriveCommand(app, exit_code);
 
   try {
     app.parse(argc, argv);

@@ -94,7 +94,8 @@ SharedMemory::~SharedMemory() {
 
 // Calls on_word(offset, new bytes, size) for every word that `merge` says to store.
 template <typename OnWord>
-void SharedMemory::Walk(const Memory& memory, Merge merge, OnWord on_word) const {
+void SharedMemory::Walk(const Memory& memory, Merge merge, const WordFilter& may_store,
+                        OnWord on_word) const {
   if (merge == Merge::kRemember || memory.offset >= size_) return;
   const uint64_t end = memory.offset + std::min(memory.size(), size_ - memory.offset);
   static constexpr uint8_t kZeros[4] = {};
@@ -107,16 +108,17 @@ void SharedMemory::Walk(const Memory& memory, Merge merge, OnWord on_word) const
       recorded_.Read(at, std::span(before, size));
       const bool changed = std::memcmp(before, now, size) != 0;
       const bool untouched = std::memcmp(before, here, size) == 0;
-      if (merge == Merge::kAll || (changed && (untouched || merge == Merge::kChanged)))
+      if ((merge == Merge::kAll || (changed && (untouched || merge == Merge::kChanged))) &&
+          (!may_store || may_store(at, size)))
         on_word(at, now, size);
     }
     at += size;
   }
 }
 
-size_t SharedMemory::Apply(const Memory& memory, Merge merge) {
+size_t SharedMemory::Apply(const Memory& memory, Merge merge, const WordFilter& may_store) {
   size_t stored = 0;
-  Walk(memory, merge, [&](uint64_t at, const uint8_t* now, size_t size) {
+  Walk(memory, merge, may_store, [&](uint64_t at, const uint8_t* now, size_t size) {
     StoreWord(data_ + at, now, size);
     stored++;
   });
@@ -130,9 +132,9 @@ size_t SharedMemory::Apply(const Memory& memory, Merge merge) {
   return stored;
 }
 
-size_t SharedMemory::Count(const Memory& memory, Merge merge) const {
+size_t SharedMemory::Count(const Memory& memory, Merge merge, const WordFilter& may_store) const {
   size_t count = 0;
-  Walk(memory, merge, [&](uint64_t, const uint8_t*, size_t) { count++; });
+  Walk(memory, merge, may_store, [&](uint64_t, const uint8_t*, size_t) { count++; });
   return count;
 }
 

@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,6 +27,9 @@
 #include "schemas/result.h"
 
 namespace tg::replay {
+
+// Which words may be stored at all.
+using WordFilter = std::function<bool(uint64_t offset, uint64_t size)>;
 
 enum class Merge : uint8_t {
   kOther,     // store the other side's work; leave a word that all three give differently
@@ -49,9 +53,9 @@ class SharedMemory {
 
   // Brings `memory` in by words of 4 bytes and remembers it as the recording's. Returns the number
   // of words stored. What lies past the end is left out.
-  size_t Apply(const Memory& memory, Merge merge);
+  size_t Apply(const Memory& memory, Merge merge, const WordFilter& may_store = nullptr);
   // How many words Apply would store; remembers nothing.
-  size_t Count(const Memory& memory, Merge merge) const;
+  size_t Count(const Memory& memory, Merge merge, const WordFilter& may_store = nullptr) const;
   // The (address, length) pairs at the start of a fresh region, ended by a pair of zeros.
   void StoreTable(const std::vector<DmaRange>& ranges);
   std::vector<DmaRange> LoadTable() const;
@@ -60,7 +64,7 @@ class SharedMemory {
  private:
   SharedMemory() = default;
   template <typename OnWord>
-  void Walk(const Memory& memory, Merge merge, OnWord on_word) const;
+  void Walk(const Memory& memory, Merge merge, const WordFilter& may_store, OnWord on_word) const;
 
   UniqueFd fd_;
   uint8_t* data_ = nullptr;

@@ -21,11 +21,11 @@
 #include <string>
 #include <vector>
 
+#include "replay/script/history.h"
 #include "replay/script/script.h"
 #include "replay/script/shared.h"
 #include "replay/script/survey.h"
 #include "replay/serve/answer.h"
-#include "replay/serve/history.h"
 #include "replay/serve/match.h"
 
 namespace tg::replay {

@@ -16,11 +16,11 @@
 #include <utility>
 #include <vector>
 
+#include "replay/script/history.h"
 #include "replay/script/script.h"
 #include "replay/script/shared.h"
 #include "replay/script/sparse.h"
 #include "replay/serve/answer.h"
-#include "replay/serve/history.h"
 
 namespace tg::replay {
 

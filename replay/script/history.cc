@@ -1,4 +1,4 @@
-#include "replay/serve/history.h"
+#include "replay/script/history.h"
 
 #include <fmt/format.h>
 

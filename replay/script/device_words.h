@@ -1,0 +1,60 @@
+// Which words of shared memory the device writes, and what each doorbell announced: read from the
+// packets in the recorded rings.
+//
+// A copy of shared memory taken at a doorbell shows the client's words (ring, write pointer,
+// staging data) beside the device's (fences, read pointers, data copied out). Who plays the client
+// must store the former and must not touch the latter, or the device's own work would seem done
+// before it is.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "schemas/trace/reader.h"
+
+namespace tg::replay {
+
+// A word in a region that a packet signals.
+struct FencePlace {
+  uint32_t region = 0;
+  uint64_t offset = 0;
+  uint64_t value = 0;
+  uint32_t bytes = 4;
+};
+
+// A doorbell and the packets it announced.
+struct Bell {
+  uint64_t call = 0;
+  std::string queue;
+  bool observed = false;  // the ring bytes are in the trace
+  bool retired = false;   // its last fence was seen written
+  std::vector<FencePlace> fences;
+};
+
+class DeviceWords {
+ public:
+  // Reads the trace to its end.
+  static DeviceWords Read(trace::TraceReader& reader);
+
+  // Does the device write some of [offset, offset + size)? Regions are numbered per connection;
+  // `session` counts connections from 0.
+  bool Owns(uint32_t session, uint32_t region, uint64_t offset, uint64_t size) const;
+  // nullptr: that call is no doorbell of a known queue.
+  const Bell* Find(uint64_t call) const;
+  const std::map<uint64_t, Bell>& bells() const { return bells_; }
+  size_t ranges() const;
+
+ private:
+  friend class DeviceWordsReader;
+  using Place = std::pair<uint32_t, uint32_t>;  // session, region
+  void Add(uint32_t session, uint32_t region, uint64_t offset, uint64_t size);
+
+  std::map<Place, std::map<uint64_t, uint64_t>> ranges_;  // start -> end, apart from each other
+  std::map<uint64_t, Bell> bells_;
+};
+
+}  // namespace tg::replay
