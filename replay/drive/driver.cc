@@ -224,7 +224,7 @@ bool Driver::OnCall(const Call& call) {
   if (!Pace(call.time_ns) || !Open()) return false;
 
   const bool bell = Doorbell(call);
-  if (bell) StoreClientWords();
+  if (bell) StoreClientWords(call);
   history_.Add(call.number, Text(call));
   const bool wait = call.expects_reply && call.answered;
   LiveReply live = Send(call, call.expects_reply);
@@ -428,23 +428,35 @@ bool Driver::CompareMemory(const Call& call, LiveReply& live) {
                         region.memory->LoadTable());
 }
 
-// What the client had stored when it rang: in the trace between this doorbell and the next.
-void Driver::StoreClientWords() {
+// What the client had stored when it rang. The proxy's copy stands behind the doorbell in the
+// trace, perhaps behind later ones too, and ends with the queue's write pointer. What it holds for
+// later doorbells comes early then; the device does not look past the value it was given.
+void Driver::StoreClientWords(const Call& doorbell) {
   const uint32_t session = ordinal_ - 1;
-  for (size_t i = 0; i < kLookAhead; i++) {
+  const Bell* bell = words_.Find(doorbell.number);
+  const bool to_pointer = bell && bell->wptr;
+  bool next_bell = false;
+  for (size_t i = 0;; i++) {
     Step* step = script_->At(i);
-    if (!step || step->kind == Step::Kind::kConnect || step->kind == Step::Kind::kDisconnect)
-      return;
-    if (step->kind == Step::Kind::kCall && Doorbell(step->call)) return;
-    if (step->kind != Step::Kind::kMemory || step->done) continue;
-    if (step->memory.why != Why::kDoorbell && step->memory.why != Why::kUnknown) continue;
-    const auto found = regions_.find(step->memory.region);
-    if (found == regions_.end() || !found->second.memory) continue;
-    step->done = true;
-    counters_.words +=
-        found->second.memory->Apply(step->memory, Merge::kAll, [&](uint64_t offset, uint64_t size) {
-          return !words_.Owns(session, step->memory.region, offset, size);
-        });
+    if (!step || step->kind == Step::Kind::kConnect) return;
+    if (step->kind == Step::Kind::kCall && Doorbell(step->call)) next_bell = true;
+    if (next_bell && !to_pointer) return;
+    if (step->kind != Step::Kind::kMemory) continue;
+    const Memory& memory = step->memory;
+    if (memory.why != Why::kDoorbell && memory.why != Why::kUnknown && !to_pointer) continue;
+    const auto found = regions_.find(memory.region);
+    if (!step->done && found != regions_.end() && found->second.memory) {
+      step->done = true;
+      counters_.words +=
+          found->second.memory->Apply(memory, Merge::kAll, [&](uint64_t offset, uint64_t size) {
+            return !words_.Owns(session, memory.region, offset, size);
+          });
+    }
+    if (!to_pointer || memory.region != bell->wptr->region || memory.offset > bell->wptr->offset ||
+        bell->wptr->offset - memory.offset + 8 > memory.data.size())
+      continue;
+    const size_t at = static_cast<size_t>(bell->wptr->offset - memory.offset);
+    if (LoadLe<uint64_t>(memory.data.data() + at) >= bell->value) return;
   }
 }
 

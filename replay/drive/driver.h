@@ -115,7 +115,7 @@ class Driver {
   bool CheckAddresses(const Call& call, const std::vector<DmaRange>& recorded,
                       const std::vector<DmaRange>& live);
   const Region* RecordedRegion(const Call& call);
-  void StoreClientWords();
+  void StoreClientWords(const Call& doorbell);
   bool AwaitFence(uint64_t call);
   std::string Text(const Call& call) const;
 

@@ -57,6 +57,10 @@ class DeviceWordsReader : public model::Observer {
 
   void OnPacket(const model::QueuePacketEvent& event) {
     if (event.queue->rptr_va) Own(*event.queue->rptr_va, 8);
+    if (Bell& bell = words_.bells_[event.call]; event.queue->wptr_va && !bell.wptr)
+      InSharedMemory(*event.queue->wptr_va, 8, [&](uint32_t region, uint64_t offset, uint64_t) {
+        bell.wptr = Bell::Pointer{region, offset};
+      });
     const amd::WalkItem& item = *event.visited.item;
     if (item.kind != amd::WalkItem::Kind::kPacket) return;
     if (const auto fence = amd::FenceOf(item.packet)) {
@@ -83,6 +87,7 @@ class DeviceWordsReader : public model::Observer {
         Bell& bell = words_.bells_[submission.doorbell_call];
         bell.call = submission.doorbell_call;
         bell.queue = queue.name;
+        bell.value = submission.doorbell_value;
         bell.observed = submission.content == model::Submission::Content::kObserved;
         bell.retired = submission.retired_call.has_value();
       }

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,9 +31,17 @@ struct FencePlace {
 struct Bell {
   uint64_t call = 0;
   std::string queue;
+  uint64_t value = 0;
   bool observed = false;  // the ring bytes are in the trace
   bool retired = false;   // its last fence was seen written
   std::vector<FencePlace> fences;
+  // Where the client leaves the queue's write pointer for the device: the last word it stores
+  // before it rings, and the last that the proxy copies.
+  struct Pointer {
+    uint32_t region = 0;
+    uint64_t offset = 0;
+  };
+  std::optional<Pointer> wptr;
 };
 
 class DeviceWords {
