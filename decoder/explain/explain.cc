@@ -1,0 +1,107 @@
+#include "decoder/explain/explain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "decoder/explain/rules.h"
+
+namespace tg::explain {
+namespace {
+
+constexpr void (*kRules[])(const Facts&, Findings&) = {
+    RuleHealthy,    RuleKilled,  RuleAllOnes,    RuleServerGone,   RulePageFault,   RuleBadPacket,
+    RuleRas,        RuleMailbox, RuleHub,        RuleSdmaStuck,    RuleComputeHang, RuleLostKick,
+    RuleSlotLeak,   RuleOverrun, RuleRefused,    RuleSecondClient, RuleUnanswered,  RuleDesync,
+    RuleBarAddress, RuleHang,    RuleIncomplete,
+};
+
+std::string Noticed(const Facts& facts) {
+  if (const auto open = facts.polls.open())
+    return fmt::format("the driver's poll of {} ({} so far)", open->name,
+                       Duration(open->duration_ns()));
+  if (facts.recovered) {
+    return facts.wait_ns > 0 ? fmt::format("the client, after waiting {}; its hang handler ran",
+                                           Duration(facts.wait_ns))
+                             : "the client; its hang handler ran";
+  }
+  if (facts.waiting_at_end)
+    return fmt::format("the client waits since {} and had not given up", Duration(facts.wait_ns));
+  if (facts.work_outstanding && facts.silence_ns >= 2'000'000'000)
+    return "nobody: the client spins on memory, silently and without limit";
+  return {};
+}
+
+std::string Recovery(const Facts& facts) {
+  if (!facts.recovered) return {};
+  return "recovery set the compute queue up again; SDMA ring and engine, page tables, IH, PSP and "
+         "SMU were "
+         "left as they were";
+}
+
+// First bad event, what followed, where it stands.
+std::vector<Evidence> Chain(const Facts& facts, const Finding& verdict) {
+  std::vector<Evidence> chain;
+  const QueueView* oldest = nullptr;
+  for (const QueueView& view : facts.queues)
+    if (view.open && (!oldest || view.open->doorbell_call < oldest->open->doorbell_call))
+      oldest = &view;
+  if (verdict.kind == "healthy") return chain;
+  if (oldest && facts.HangCertainty() > 0)
+    chain.push_back(
+        {oldest->open->doorbell_call, fmt::format("{} submission {} announced, never finished",
+                                                  oldest->name(), oldest->open->number)});
+  for (const Evidence& e : verdict.evidence)
+    if (e.seq != 0) chain.push_back(e);
+  if (facts.finished)
+    chain.push_back({facts.boot->ended.call, facts.error_state
+                                                 ? "the driver finished in error state"
+                                                 : "the driver finished"});
+  else if (facts.last_call != 0)
+    chain.push_back({facts.last_call, facts.server_closed_first ? "the server closed the connection"
+                                      : facts.client_closed_first
+                                          ? "the client closed the connection"
+                                          : "the trace ends"});
+  std::stable_sort(chain.begin(), chain.end(),
+                   [](const Evidence& a, const Evidence& b) { return a.seq < b.seq; });
+  return chain;
+}
+
+}  // namespace
+
+Explanation Explain(const Facts& facts) {
+  Explanation result;
+  for (const auto rule : kRules) rule(facts, result.findings);
+  // What the trace does not show weakens every verdict but the one that says so.
+  const bool has_gaps = !facts.whole || facts.lost_calls > 0;
+  for (Finding& f : result.findings) {
+    f.confidence = std::clamp(f.confidence, 1, 100);
+    if (has_gaps && f.rule != "incomplete") {
+      f.confidence = std::max(1, f.confidence - (facts.recovered ? 5 : 15));
+      f.against.push_back({0, facts.file_problem.empty()
+                                  ? fmt::format("{} records were lost", facts.lost_calls)
+                                  : facts.file_problem});
+    }
+  }
+  if (result.findings.empty()) {
+    Finding f;
+    f.rule = "unknown";
+    f.kind = facts.last_call == 0 ? "incomplete" : "unknown";
+    f.confidence = 20;
+    f.summary = facts.last_call == 0
+                    ? "no call was recorded"
+                    : fmt::format("{} calls, and no rule applies", facts.session.calls);
+    f.advice = Advice::kContinue;
+    f.reason = "nothing in the trace asks for more";
+    result.findings.push_back(std::move(f));
+  }
+  std::stable_sort(result.findings.begin(), result.findings.end(),
+                   [](const Finding& a, const Finding& b) { return a.confidence > b.confidence; });
+  result.findings.front().chain = Chain(facts, result.findings.front());
+  result.noticed = Noticed(facts);
+  result.recovery = Recovery(facts);
+  result.next_start = facts.device.boot().NextStart();
+  return result;
+}
+
+}  // namespace tg::explain

@@ -1,0 +1,76 @@
+#include "decoder/explain/facts.h"
+
+#include <fmt/format.h>
+
+namespace tg::explain {
+
+const QueueView* Facts::FindQueue(bool sdma) const {
+  const QueueView* found = nullptr;
+  for (const QueueView& view : queues) {
+    if (!view.queue->known_format || view.queue->sdma() != sdma) continue;
+    // Of several the one that has something to tell.
+    if (!found || (!found->stuck() && view.stuck())) found = &view;
+  }
+  return found;
+}
+
+int Facts::HangCertainty(std::vector<Evidence>* evidence) const {
+  const auto say = [&](uint64_t seq, std::string text) {
+    if (evidence) evidence->push_back({seq, std::move(text)});
+  };
+  if (recovered) {
+    say(boot->last_recovery.call, "the client's hang handler ran (compute engine set up again)");
+    return 95;
+  }
+  if (error_state) {
+    say(boot->ended.call, "the driver ended in its error state (SCRATCH_REG6 = 1)");
+    return 90;
+  }
+  if (finished) return 0;
+  if (waiting_at_end) {
+    say(wait_first.call, "the client began to poll the interrupt ring: it waits for over 200 ms");
+    say(wait_last.call, fmt::format("still waiting after {}", Duration(wait_ns)));
+    // The driver gives up after 30 s without progress; before that it may just be slow.
+    const int sure = wait_ns >= 29'500'000'000 ? 88 : wait_ns >= 5'000'000'000 ? 70 : 55;
+    return whole ? sure : sure >= 88 ? 85 : 35;
+  }
+  if (work_outstanding && silence_ns >= 2'000'000'000 && whole) {
+    say(last_call, fmt::format("silence for {} with work outstanding", Duration(silence_ns)));
+    return 62;
+  }
+  return 0;
+}
+
+void Derive(Facts& facts) {
+  facts.boot = facts.device.boot().current();
+  if (facts.boot) {
+    facts.finished = facts.boot->end != model::SessionEnd::kRunning;
+    facts.error_state = facts.boot->end == model::SessionEnd::kErrorState;
+    facts.recovered = facts.boot->recoveries > 0;
+  }
+  if (!facts.session.connections.empty()) {
+    const std::string& closed = facts.session.connections.back().closed_first;
+    facts.server_closed_first = closed == "server";
+    facts.client_closed_first = closed == "client";
+  }
+
+  const model::Ih& ih = facts.device.ih();
+  facts.wait_first = ih.first_round();
+  facts.wait_last = ih.last_round();
+  if (facts.wait_last) {
+    // hang.md section 2: the rounds begin 200 ms after the wait.
+    facts.wait_ns = facts.wait_last.time_ns - facts.wait_first.time_ns + 200'000'000;
+    facts.waiting_at_end =
+        facts.wait_last.call > ih.last_drain().call && !facts.finished && !facts.recovered;
+  }
+
+  if (facts.last_time_ns > facts.last_call_ns && facts.session.unanswered.empty())
+    facts.silence_ns = facts.last_time_ns - facts.last_call_ns;
+
+  for (const QueueView& view : facts.queues) {
+    if (view.unfinished()) facts.work_outstanding = true;
+    if (view.state.outstanding_bytes) facts.queues_observed = true;
+  }
+}
+
+}  // namespace tg::explain

@@ -1,0 +1,74 @@
+// All that the rules look at, after a whole trace went through the models. Rules read, never
+// change.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "decoder/explain/finding.h"
+#include "decoder/explain/poll_watch.h"
+#include "decoder/explain/queue_view.h"
+#include "decoder/model/device.h"
+#include "decoder/model/session.h"
+#include "decoder/model/words.h"
+
+namespace tg::explain {
+
+using model::Duration;
+using model::Hex;
+
+struct Facts {
+  Facts(const model::Device& the_device, const model::Session& the_session,
+        const PollWatch& the_polls, const model::Queues& the_queues)
+      : device(the_device),
+        session(the_session),
+        polls(the_polls),
+        all_queues(the_queues),
+        queues(ViewQueues(the_device, the_queues)) {}
+
+  const model::Device& device;
+  const model::Session& session;
+  const PollWatch& polls;
+  const model::Queues& all_queues;
+  std::vector<model::Warning> warnings;  // of the session (rules B01..T10)
+  std::vector<QueueView> queues;         // in the order they were set up
+
+  // The file.
+  bool whole = true;         // closed cleanly, nothing skipped
+  std::string file_problem;  // "truncated at byte 1234", else empty
+  uint64_t lost_calls = 0;   // calls and packets that the proxy could not record
+  uint64_t last_call = 0;
+  uint64_t last_time_ns = 0;
+
+  uint64_t last_call_ns = 0;  // time of the newest call; last_time_ns is that of the last packet
+
+  // ---- derived once, see facts.cc ----
+  const model::BootSession* boot = nullptr;  // the newest start of the driver
+  bool finished = false;                     // the driver's finish was seen
+  bool error_state = false;                  // ... with the error flag set
+  bool recovered = false;                    // the hang handler ran in the newest start
+  bool server_closed_first = false;
+  bool client_closed_first = false;
+  // The client waited (interrupt rounds) and the trace shows no end of that wait.
+  bool waiting_at_end = false;
+  uint64_t wait_ns = 0;  // length of the newest run of rounds, 200 ms before it included
+  model::Stamp wait_first{}, wait_last{};
+  // Nothing came for that long between the newest call and the end, though no call was open.
+  uint64_t silence_ns = 0;
+  // Submitted work that nothing retired.
+  bool work_outstanding = false;
+  // Some queue state is known (pointers or content) that could prove the opposite.
+  bool queues_observed = false;
+
+  const QueueView* FindQueue(bool sdma) const;
+  // How sure it is that the client was hung when the trace ended: 0 (it was not) to 100 (its own
+  // hang handler ran). Says so in `evidence`.
+  int HangCertainty(std::vector<Evidence>* evidence = nullptr) const;
+};
+
+// Fills what is derived.
+void Derive(Facts& facts);
+
+}  // namespace tg::explain

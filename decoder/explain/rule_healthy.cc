@@ -1,0 +1,94 @@
+// Nothing is wrong, or nothing but the end of the client: rows 1 and 13.
+#include <fmt/format.h>
+
+#include "decoder/explain/rules.h"
+
+namespace tg::explain {
+namespace {
+
+bool AnythingWrong(const Facts& facts) {
+  return facts.HangCertainty() > 0 || facts.polls.open() || facts.session.unreliable_from > 0 ||
+         facts.server_closed_first || !facts.session.unanswered.empty();
+}
+
+uint64_t Submissions(const Facts& facts) {
+  uint64_t total = 0;
+  for (const QueueView& view : facts.queues) total += view.queue->submissions_total;
+  return total;
+}
+
+}  // namespace
+
+void RuleHealthy(const Facts& facts, Findings& out) {
+  if (AnythingWrong(facts) || facts.last_call == 0) return;
+  Finding f;
+  f.rule = "healthy";
+  f.kind = "healthy";
+  f.advice = Advice::kNothing;
+  const uint64_t work = Submissions(facts);
+  const model::Ih& ih = facts.device.ih();
+  if (facts.finished) {
+    f.evidence.push_back({facts.boot->ended.call, "the driver finished: SCRATCH_REG6 = 0"});
+    if (facts.work_outstanding) {
+      f.confidence = 60;
+      f.summary = facts.wait_ns > 0
+                      ? fmt::format("interrupted after waiting {}, then finished in order",
+                                    Duration(facts.wait_ns))
+                      : "finished in order with work outstanding: interrupted";
+      f.against.push_back({facts.last_call, "work was outstanding when the driver finished"});
+    } else {
+      f.confidence = facts.queues_observed ? 92 : 78;
+      f.summary = fmt::format("{} submissions, all done; the driver finished in order", work);
+      if (!facts.queues_observed && work > 0)
+        f.against.push_back({0, "queue pointers and fences: not observed"});
+    }
+  } else if (work == 0) {
+    f.confidence = facts.boot && facts.boot->start && !facts.boot->booted ? 40 : 70;
+    f.summary = fmt::format("{} calls, all answered; no work was submitted", facts.session.calls);
+  } else if (facts.device.vendor() == model::Vendor::kNvidia ||
+             facts.device.vendor() == model::Vendor::kOther) {
+    f.confidence = 45;
+    f.summary = fmt::format("{} calls, all answered; this card's queues are not decoded",
+                            facts.session.calls);
+  } else {
+    return;  // the client left without finishing: RuleKilled
+  }
+  if (ih.last_drain()) f.evidence.push_back({ih.last_drain().call, "last synchronize ended well"});
+  if (ih.discarded() > 0) {
+    f.confidence -= 12;
+    f.against.push_back(
+        {ih.last_discard().call, fmt::format("{} interrupts discarded unread", ih.discarded())});
+  }
+  if (!facts.whole || facts.lost_calls > 0) {
+    f.confidence = std::min(f.confidence, 30);
+    f.against.push_back({0, facts.file_problem.empty() ? "records were lost" : facts.file_problem});
+  }
+  out.push_back(std::move(f));
+}
+
+void RuleKilled(const Facts& facts, Findings& out) {
+  if (facts.finished || !facts.client_closed_first || !facts.boot || !facts.boot->start) return;
+  if (facts.device.vendor() != model::Vendor::kAmd || facts.HangCertainty() > 0 ||
+      facts.polls.open() || !facts.session.unanswered.empty())
+    return;
+  Finding f;
+  f.rule = "killed";
+  f.kind = "killed";
+  const model::PhaseSpan* phase = facts.boot->phases.empty() ? nullptr : &facts.boot->phases.back();
+  if (facts.boot->booted) {
+    f.confidence = 70;
+    f.summary = "the client ended without finishing (killed or crashed): no SCRATCH_REG6 write";
+    f.evidence.push_back({facts.boot->booted.call, "SCRATCH_REG6 = 1: session running"});
+  } else {
+    f.confidence = 55;
+    f.summary = fmt::format("the client left during boot, in phase {}",
+                            phase ? model::PhaseName(phase->phase) : "connect");
+  }
+  f.evidence.push_back({facts.last_call, "last call before the client closed"});
+  f.advice = Advice::kRestartProcess;
+  f.reason =
+      "the next start finds the note and does a full boot with mode-1 reset; no reboot needed";
+  out.push_back(std::move(f));
+}
+
+}  // namespace tg::explain

@@ -1,0 +1,179 @@
+// What the RPC itself tells: refusals, a server that left, no answers, lost framing. Rows 4 and 19
+// to 21, field reports B04 to B06 and B10.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "decoder/explain/rules.h"
+#include "decoder/model/words.h"
+
+namespace tg::explain {
+namespace {
+
+using Event = model::Event;
+
+// SessionEvent::Kind in trace.proto.
+constexpr int kEventWaiting = 4;
+
+void AddWarnings(const Facts& facts, std::string_view rule, Finding& f) {
+  for (const model::Warning& w : facts.warnings)
+    if (w.rule == rule && f.evidence.size() < 8) f.evidence.push_back({w.call, w.text});
+}
+
+}  // namespace
+
+void RuleRefused(const Facts& facts, Findings& out) {
+  if (facts.session.refusals_harmful == 0) return;
+  const model::Refusal* best = nullptr;
+  for (const model::Refusal& r : facts.session.refusals) {
+    if (r.harmless) continue;
+    if (!best || (best->text.empty() && !r.text.empty())) best = &r;
+  }
+  if (!best) return;
+  Finding f;
+  f.rule = "refused";
+  f.kind = "refused";
+  // A refusal that the session survived for long is not what ended it.
+  f.confidence = facts.last_call > best->seq + 2000 ? 45 : 92;
+  f.summary = model::RefusalText(*best);
+  for (const model::Refusal& r : facts.session.refusals)
+    if (!r.harmless && f.evidence.size() < 5) f.evidence.push_back({r.seq, model::RefusalText(r)});
+  f.advice = Advice::kRestartProcess;
+  if (facts.session.sysmem_refused > 0) {
+    f.rule = facts.session.sysmem_refused_at_cap > 0 ? "region_cap" : "sysmem_refused";
+    f.reason =
+        "the client fails with IndexError; the regions of a connection are freed when it closes";
+    AddWarnings(facts, "B02", f);
+  } else if (!best->text.empty()) {
+    f.reason = "do what the server says, then start again";
+  } else {
+    f.reason = "the server gave no reason: see its own log";
+  }
+  AddWarnings(facts, "B05", f);
+  out.push_back(std::move(f));
+}
+
+void RuleServerGone(const Facts& facts, Findings& out) {
+  if (!facts.server_closed_first || facts.finished) return;
+  Finding f;
+  f.rule = "server_gone";
+  f.kind = "device_lost";
+  f.confidence = facts.session.refusals_harmful > 0 ? 50 : 86;
+  f.summary = "the server closed the connection mid-session: driver or TinyGPU.app gone";
+  f.advice = Advice::kRestartProcess;
+  f.reason = "the next boot is a full one; if MAP_BAR then fails, replug the card";
+  for (const model::Warning& w : facts.warnings) {
+    if (w.rule == "T6") {
+      f.summary = "the server died after a write over 64 MiB, which overruns its buffer";
+      f.confidence = 88;
+    } else if (w.rule == "T2" || w.rule == "T4") {
+      f.summary = "the server closed the connection: " + w.text;
+    } else {
+      continue;
+    }
+    f.evidence.push_back({w.call, w.text});
+  }
+  if (f.summary.size() > 100)
+    f.summary = "the server closed the connection after a call it does not take";
+  for (const auto& write : facts.session.recent_writes)
+    if (f.evidence.size() < 8)
+      f.evidence.push_back({write.seq, "among the last writes: " + model::WriteText(write)});
+  f.evidence.push_back({facts.last_call, "last call before the server closed"});
+  out.push_back(std::move(f));
+}
+
+void RuleUnanswered(const Facts& facts, Findings& out) {
+  if (facts.session.unanswered.empty() || facts.server_closed_first) return;
+  const model::Unanswered& last = facts.session.unanswered.back();
+  const uint64_t waited = facts.last_time_ns > last.time_ns ? facts.last_time_ns - last.time_ns : 0;
+  Finding f;
+  f.rule = "server_blocked";
+  f.kind = "hang";
+  // Without the file's end nobody knows whether the answer came later.
+  f.confidence = !facts.whole ? 40 : waited >= 1'000'000'000 ? 84 : 58;
+  f.summary = fmt::format("no answer to {} for {}: the server is blocked in a bus access",
+                          model::CallText(last.header), Duration(waited));
+  f.evidence.push_back({last.seq, "no answer to " + model::CallText(last.header)});
+  for (const auto& write : facts.session.suspects)
+    if (f.evidence.size() < 9)
+      f.evidence.push_back({write.seq, "suspect: " + model::WriteText(write)});
+  f.advice = Advice::kReplug;
+  f.reason = "the read never came back from the bus; reboot if the card stays away";
+  out.push_back(std::move(f));
+}
+
+void RuleSecondClient(const Facts& facts, Findings& out) {
+  const Event* waiting = nullptr;
+  for (const Event& e : facts.session.events)
+    if (e.kind == kEventWaiting) waiting = &e;
+  if (!waiting || facts.session.connections.empty()) return;
+  const model::Connection& last = facts.session.connections.back();
+  if (last.calls > 1 || facts.session.connections_total > 1) return;
+  Finding f;
+  f.rule = "second_client";
+  f.kind = "hang";
+  f.confidence = 66;
+  f.summary = "a client waits for another one: the server serves one at a time";
+  f.evidence.push_back({waiting->seq, waiting->text});
+  f.advice = Advice::kRestartProcess;
+  f.reason = "end the other client first";
+  out.push_back(std::move(f));
+}
+
+void RuleDesync(const Facts& facts, Findings& out) {
+  if (facts.session.unreliable_from == 0) return;
+  Finding f;
+  f.rule = "desync";
+  f.kind = "desync";
+  f.confidence = 82;
+  f.summary =
+      fmt::format("the byte stream lost its framing at record {}: client and server disagree",
+                  facts.session.unreliable_from);
+  for (const char* rule : {"B04", "B13", "T2"}) AddWarnings(facts, rule, f);
+  f.advice = Advice::kRestartProcess;
+  f.reason =
+      "use a client and a server of the same protocol revision; later pairings are unreliable";
+  out.push_back(std::move(f));
+}
+
+void RuleBarAddress(const Facts& facts, Findings& out) {
+  for (const model::Warning& w : facts.warnings) {
+    if (w.rule != "B06") continue;
+    Finding f;
+    f.rule = "bar_address";
+    f.kind = "hang";
+    f.confidence = facts.finished ? 20 : 68;
+    f.summary = "the client programs a MAP_BAR server address into the card: it is no bus address";
+    f.evidence.push_back({w.call, w.text});
+    f.advice = Advice::kRestartProcess;
+    f.reason =
+        "the client must not use that word for DMA: over this transport it is a pointer in the "
+        "server";
+    out.push_back(std::move(f));
+    return;
+  }
+}
+
+void RuleIncomplete(const Facts& facts, Findings& out) {
+  if (facts.whole && facts.lost_calls == 0) return;
+  Finding f;
+  f.rule = "incomplete";
+  f.kind = "incomplete";
+  f.confidence = facts.whole ? 45 : 66;
+  f.summary = facts.whole
+                  ? fmt::format("the proxy lost {} records while recording", facts.lost_calls)
+                  : "the trace is incomplete: " + facts.file_problem;
+  f.advice = Advice::kContinue;
+  f.reason = "what is shown holds up to there; record again to see the end";
+  if (!facts.session.unanswered.empty()) {
+    const model::Unanswered& last = facts.session.unanswered.back();
+    f.summary += fmt::format("; {} unanswered", facts.session.unanswered_total);
+    f.reason = "the unanswered request and the last writes before it are the suspects";
+    f.evidence.push_back({last.seq, "no answer to " + model::CallText(last.header)});
+    for (const auto& write : facts.session.suspects)
+      f.evidence.push_back({write.seq, "suspect: " + model::WriteText(write)});
+  }
+  out.push_back(std::move(f));
+}
+
+}  // namespace tg::explain

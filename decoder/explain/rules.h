@@ -1,0 +1,36 @@
+// One function per possible cause; each looks at the facts and adds what it finds, or nothing.
+// The numbers are the rows of the decision table these rules implement (hang specification, 6).
+#pragma once
+
+#include <vector>
+
+#include "decoder/explain/facts.h"
+#include "decoder/explain/finding.h"
+
+namespace tg::explain {
+
+using Findings = std::vector<Finding>;
+
+void RuleHealthy(const Facts& facts, Findings& out);       // 1
+void RuleSlotLeak(const Facts& facts, Findings& out);      // 2, and the ring-full spin
+void RuleAllOnes(const Facts& facts, Findings& out);       // 3
+void RuleServerGone(const Facts& facts, Findings& out);    // 4
+void RulePageFault(const Facts& facts, Findings& out);     // 5, 6
+void RuleBadPacket(const Facts& facts, Findings& out);     // 7
+void RuleComputeHang(const Facts& facts, Findings& out);   // 8
+void RuleLostKick(const Facts& facts, Findings& out);      // 10
+void RuleSdmaStuck(const Facts& facts, Findings& out);     // 9, 11, 12
+void RuleKilled(const Facts& facts, Findings& out);        // 13
+void RuleMailbox(const Facts& facts, Findings& out);       // 14, 15
+void RuleHub(const Facts& facts, Findings& out);           // 16, 17 and the other boot polls
+void RuleRas(const Facts& facts, Findings& out);           // 18
+void RuleRefused(const Facts& facts, Findings& out);       // 19, B05
+void RuleSecondClient(const Facts& facts, Findings& out);  // 20
+void RuleUnanswered(const Facts& facts, Findings& out);    // 21, B10
+void RuleBarAddress(const Facts& facts, Findings& out);    // B06
+void RuleOverrun(const Facts& facts, Findings& out);       // B08
+void RuleDesync(const Facts& facts, Findings& out);        // B04
+void RuleHang(const Facts& facts, Findings& out);          // a hang that none of these names
+void RuleIncomplete(const Facts& facts, Findings& out);    // the trace itself
+
+}  // namespace tg::explain
