@@ -21,16 +21,19 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <string_view>
 #include <vector>
 
 namespace tg::diff {
 
+struct Event;
+
 // What alignment needs to know of an event. Two events are equal when both hashes are.
 struct Token {
-  uint64_t key = 0;    // what was accessed and how
-  uint64_t value = 0;  // what was written or read
-  uint64_t id = 0;     // the caller's own: index into its store of event texts
+  uint64_t key = 0;                    // what was accessed and how
+  uint64_t value = 0;                  // what was written or read
+  std::shared_ptr<const Event> event;  // the caller's own
   friend bool operator==(const Token& a, const Token& b) {
     return a.key == b.key && a.value == b.value;
   }

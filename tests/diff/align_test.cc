@@ -17,7 +17,7 @@ std::vector<Token> Stream(const std::string& text) {
     if (c >= '0' && c <= '9')
       out.back().value = static_cast<uint64_t>(c - '0' + 1);
     else
-      out.push_back({static_cast<uint64_t>(c), 0, out.size()});
+      out.push_back({static_cast<uint64_t>(c), 0, {}});
   }
   return out;
 }
@@ -78,10 +78,10 @@ TEST(Align, SymmetricWhenSwapped) {
   std::mt19937 random(7);
   for (int round = 0; round < 300; round++) {
     std::vector<Token> a, b;
-    for (uint64_t i = 0; i < 400; i++) a.push_back({random() % 40, random() % 3, i});
+    for (uint64_t i = 0; i < 400; i++) a.push_back({random() % 40, random() % 3, {}});
     for (const Token& t : a) {
       if (random() % 50 == 0) continue;
-      if (random() % 50 == 0) b.push_back({random() % 40, random() % 3, 0});
+      if (random() % 50 == 0) b.push_back({random() % 40, random() % 3, {}});
       b.push_back(t);
       if (random() % 50 == 0) b.back().value = 9;
     }
@@ -98,24 +98,24 @@ TEST(Align, SymmetricWhenSwapped) {
 
 TEST(Align, ALongInsertedRunIsOneDifference) {
   std::vector<Token> a, b;
-  for (uint64_t i = 0; i < 50000; i++) a.push_back({i, 1, i});
+  for (uint64_t i = 0; i < 50000; i++) a.push_back({i, 1, {}});
   b = a;
   std::vector<Token> run;
-  for (uint64_t i = 0; i < 30000; i++) run.push_back({1000000 + i, 2, 0});
+  for (uint64_t i = 0; i < 30000; i++) run.push_back({1000000 + i, 2, {}});
   b.insert(b.begin() + 20000, run.begin(), run.end());
   const auto differences = Diff(a, b);
   ASSERT_EQ(differences.size(), 1u);
   EXPECT_EQ(Line(differences[0]), "extra 20000+0 20000+30000");
   EXPECT_EQ(differences[0].b.size(), Difference::kKept);
   ASSERT_EQ(differences[0].before_a.size(), kContext);
-  EXPECT_EQ(differences[0].before_a.back().id, 19999u);
+  EXPECT_EQ(differences[0].before_a.back().key, 19999u);
 }
 
 TEST(Align, StreamsThatNeverMeetAgainAreOneDifference) {
   std::vector<Token> a, b;
   for (uint64_t i = 0; i < 200000; i++) {
-    a.push_back({i, 1, i});
-    b.push_back({i < 1000 ? i : i + 10000000, 1, i});
+    a.push_back({i, 1, {}});
+    b.push_back({i < 1000 ? i : i + 10000000, 1, {}});
   }
   const auto differences = Diff(a, b);
   ASSERT_EQ(differences.size(), 1u);
@@ -123,8 +123,8 @@ TEST(Align, StreamsThatNeverMeetAgainAreOneDifference) {
 }
 
 TEST(Align, AStreamOfEqualEventsIsNotQuadratic) {
-  const std::vector<Token> a(300000, Token{1, 1, 0});
-  const std::vector<Token> b(299000, Token{1, 1, 0});
+  const std::vector<Token> a(300000, Token{1, 1, {}});
+  const std::vector<Token> b(299000, Token{1, 1, {}});
   const auto differences = Diff(a, b);
   ASSERT_EQ(differences.size(), 1u);
   EXPECT_EQ(Line(differences[0]), "missing 299000+1000 299000+0");
