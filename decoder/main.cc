@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "decoder/diff/diff.h"
 #include "decoder/export/chrome.h"
 #include "decoder/report/analysis.h"
 #include "decoder/report/files.h"
@@ -105,6 +106,29 @@ struct LogFlags {
   int64_t bar = -1;
 };
 
+struct DiffFlags {
+  std::string good, hung;
+  tg::diff::DiffOptions options;
+  bool side_by_side = false;
+};
+
+int Diff(const Options& options, DiffFlags& flags) {
+  const bool terminal = isatty(STDERR_FILENO) == 1;
+  if (terminal) {
+    flags.options.progress = [](double share) {
+      std::fprintf(stderr, "\rrpcdecode diff: %3.0f %%", share * 100);
+    };
+  }
+  const auto result = tg::diff::Diff(flags.good, flags.hung, flags.options);
+  if (terminal) std::fprintf(stderr, "\r\033[K");
+  if (!result) return Unreadable(result.error());
+  const Screen screen(options, true);
+  Output out(screen.file(), screen.colour());
+  out.Write(options.json() ? tg::diff::DiffJson(*result)
+                           : tg::diff::DiffText(*result, {flags.side_by_side, screen.colour()}));
+  return result->equal() ? 0 : 1;
+}
+
 int Log(const Options& options, LogFlags& flags) {
   LogOptions& log = flags.log;
   log.json = options.json();
@@ -195,6 +219,22 @@ int main(int argc, char** argv) {
   CLI::App* export_app =
       app.add_subcommand("export", "calls as Trace Event JSON for Perfetto or chrome://tracing");
   for (CLI::App* sub : {info, log_app, check, repair, export_app}) common(sub);
+  DiffFlags diff;
+  CLI::App* diff_app = app.add_subcommand("diff", "the first real difference of two traces");
+  diff_app->add_option("good", diff.good, "trace of a good run")->required();
+  diff_app->add_option("hung", diff.hung, "trace to compare with it")->required();
+  diff_app->add_option("--format", options.format, "text or json")
+      ->check(CLI::IsMember({"text", "json"}));
+  diff_app->add_option("--color", options.colour, "auto, always or never")
+      ->check(CLI::IsMember({"auto", "always", "never"}));
+  diff_app->add_flag("--no-pager", options.no_pager, "never use a pager");
+  diff_app->add_flag("--strict", diff.options.strict, "compare everything but times");
+  diff_app->add_flag("--side-by-side", diff.side_by_side, "context of both in two columns");
+  const std::string globs = "register (glob), barN, command, phase or kind of event";
+  diff_app->add_option("--only", diff.options.filter.only, "only this " + globs)
+      ->allow_extra_args(false);
+  diff_app->add_option("--ignore", diff.options.filter.ignore, "leave out this " + globs)
+      ->allow_extra_args(false);
   app.require_subcommand(0, 1);
 
   log_app->add_flag("--raw", log.log.raw, "do not fold repeated calls");
@@ -215,6 +255,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kUsage;
   }
+  if (diff_app->parsed()) return Diff(options, diff);
   if (options.file.empty()) {
     std::fprintf(stderr, "rpcdecode: no trace given; try `rpcdecode trace.pb` or --help\n");
     return kUsage;

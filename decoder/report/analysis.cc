@@ -54,10 +54,10 @@ std::unique_ptr<Analysis> Analyse(trace::TraceReader& reader, const std::string&
   auto out = std::make_unique<Analysis>();
   trace::Record record;
   while (reader.Next(record)) {
-    out->session.Add(record);
+    out->seen.Feed(record);
     out->polls.Add(record);
   }
-  out->session.Finish();
+  out->seen.Finish();
   out->polls.Finish();
   out->file = ReadFileFacts(reader, path);
   out->header = ReadHeader(reader);

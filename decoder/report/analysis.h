@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "decoder/explain/observation.h"
 #include "decoder/model/session.h"
 #include "decoder/report/polls.h"
 #include "decoder/report/verdict.h"
@@ -30,8 +31,9 @@ struct HeaderFacts {
 struct Analysis {
   FileFacts file;
   HeaderFacts header;
-  model::SessionModel session;
+  explain::Observation seen;
   PollTable polls;
+  const model::SessionModel& session() const { return seen.session_model(); }
 };
 
 HeaderFacts ReadHeader(const trace::TraceReader& reader);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "decoder/model/words.h"
 #include "schemas/trace/trace.pb.h"
@@ -108,12 +109,30 @@ Json VerdictJson(const Verdict& verdict) {
   out["summary"] = verdict.summary;
   out["advice"] = TextOrNull(verdict.advice);
   out["confidence"] = verdict.confidence;
-  out["evidence"] = Json::array();
-  for (const Evidence& evidence : verdict.evidence) {
-    Json e;
-    e["seq"] = evidence.seq;
-    e["text"] = evidence.text;
-    out["evidence"].push_back(std::move(e));
+  out["certainty"] = verdict.certainty;
+  out["rule"] = TextOrNull(verdict.rule);
+  for (const auto& [key, list] :
+       {std::pair{"evidence", &verdict.evidence}, std::pair{"against", &verdict.against},
+        std::pair{"chain", &verdict.chain}}) {
+    out[key] = Json::array();
+    for (const Evidence& evidence : *list) {
+      Json e;
+      e["seq"] = evidence.seq == 0 ? Json(nullptr) : Json(evidence.seq);
+      e["text"] = evidence.text;
+      out[key].push_back(std::move(e));
+    }
+  }
+  out["noticed"] = TextOrNull(verdict.noticed);
+  out["recovery"] = TextOrNull(verdict.recovery);
+  out["next_start"] = TextOrNull(verdict.next_start);
+  out["others"] = Json::array();
+  for (const OtherVerdict& other : verdict.others) {
+    Json o;
+    o["rule"] = other.rule;
+    o["kind"] = other.kind;
+    o["confidence"] = other.confidence;
+    o["summary"] = other.summary;
+    out["others"].push_back(std::move(o));
   }
   return out;
 }
@@ -152,7 +171,7 @@ Json FileJson(const FileFacts& file, const HeaderFacts& header) {
 }
 
 Json SessionJson(const Analysis& analysis) {
-  const Session& s = analysis.session.session();
+  const Session& s = analysis.session().session();
   Json out;
   out["transport"] = TextOrNull(model::TransportText(s.transport));
   out["transport_inferred"] = s.transport_inferred;
@@ -314,9 +333,9 @@ Json WarningsJson(const std::vector<model::Warning>& warnings) {
 }
 
 Report::Report(const Analysis& analysis) : document_(std::make_unique<Json>()) {
-  const Session& session = analysis.session.session();
-  const std::vector<model::Warning> warnings = analysis.session.Warnings();
-  const Verdict verdict = SessionVerdict(session, warnings, analysis.file);
+  const Session& session = analysis.session().session();
+  const std::vector<model::Warning> warnings = analysis.session().Warnings();
+  const Verdict verdict = FullVerdict(analysis);
   exit_code_ = ExitCode(verdict, analysis.file, session);
 
   Json& d = *document_;

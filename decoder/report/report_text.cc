@@ -115,9 +115,28 @@ void VerdictText(const Json& verdict, Output& out) {
   out.Line(fmt::format("{}: {}", out.Paint(style, kind), Text(verdict["summary"])));
   if (!verdict["advice"].is_null()) out.Line("  advice: " + Text(verdict["advice"]));
   if (kind != "healthy") out.Line("  confidence: " + Text(verdict["confidence"]));
-  for (const Json& evidence : verdict["evidence"]) {
-    out.Line(fmt::format("  record {}: {}", evidence["seq"].get<uint64_t>(),
-                         Printable(evidence["text"].get<std::string>(), 2000)));
+  const auto list = [&out](const Json& items, std::string_view title) {
+    if (items.empty()) return;
+    if (!title.empty()) out.Line(fmt::format("  {}:", title));
+    const char* indent = title.empty() ? "  " : "    ";
+    for (const Json& item : items) {
+      const std::string text = Printable(item["text"].get<std::string>(), 2000);
+      if (item["seq"].is_null())
+        out.Line(fmt::format("{}{}", indent, text));
+      else
+        out.Line(fmt::format("{}record {}: {}", indent, item["seq"].get<uint64_t>(), text));
+    }
+  };
+  if (!verdict["noticed"].is_null()) out.Line("  noticed by: " + Text(verdict["noticed"]));
+  // The chain holds the evidence in order, with what followed.
+  list(verdict["chain"].empty() ? verdict["evidence"] : verdict["chain"], "");
+  list(verdict["against"], "not seen, or against it");
+  if (!verdict["recovery"].is_null()) out.Line("  recovery: " + Text(verdict["recovery"]));
+  if (!verdict["next_start"].is_null()) out.Line("  next start: " + Text(verdict["next_start"]));
+  for (const Json& other : verdict["others"]) {
+    if (kind == "healthy" || Text(other["confidence"]) == "low") continue;
+    out.Line(
+        fmt::format("  or ({} confidence): {}", Text(other["confidence"]), Text(other["summary"])));
   }
 }
 

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "decoder/explain/explain.h"
 #include "decoder/model/words.h"
+#include "decoder/report/analysis.h"
 
 namespace tg::report {
 
@@ -167,8 +169,50 @@ Verdict SessionVerdict(const Session& session, const std::vector<model::Warning>
   return v;
 }
 
+Verdict FullVerdict(const Analysis& analysis) {
+  const Session& session = analysis.session().session();
+  Verdict v = SessionVerdict(session, analysis.session().Warnings(), analysis.file);
+  explain::Observation::File file;
+  file.whole = analysis.file.whole();
+  if (!file.whole) file.problem = FileText(analysis.file);
+  file.lost_calls = LostPackets(session);
+  const explain::Explanation explanation = analysis.seen.ExplainIt(file);
+  const explain::Finding& top = explanation.verdict();
+
+  const bool same_kind = top.kind == v.kind;
+  const bool session_proves = v.kind == "refused" || v.kind == "device_lost";
+  if (v.kind != "unknown" && (same_kind || (session_proves && top.confidence < 85)) &&
+      top.kind != "healthy") {
+    v.rule = same_kind ? top.rule : v.kind;
+    v.certainty = same_kind ? top.confidence : 80;
+  } else {
+    v.kind = top.kind;
+    v.rule = top.rule;
+    v.certainty = top.confidence;
+    v.summary = top.summary;
+    v.advice = std::string(explain::AdviceWord(top.advice));
+    if (!top.reason.empty()) v.advice += ": " + top.reason;
+    if (top.advice == explain::Advice::kNothing) v.advice.clear();
+    v.evidence.clear();
+    for (const explain::Evidence& e : top.evidence) v.evidence.push_back({e.seq, e.text});
+  }
+  v.confidence = explain::ConfidenceWord(v.certainty);
+  for (const explain::Evidence& e : top.against) v.against.push_back({e.seq, e.text});
+  for (const explain::Evidence& e : top.chain) v.chain.push_back({e.seq, e.text});
+  v.noticed = explanation.noticed;
+  v.recovery = explanation.recovery;
+  v.next_start = explanation.next_start;
+  for (size_t i = 1; i < explanation.findings.size() && i < 6; i++) {
+    const explain::Finding& f = explanation.findings[i];
+    v.others.push_back(
+        {f.rule, f.kind, std::string(explain::ConfidenceWord(f.confidence)), f.summary});
+  }
+  return v;
+}
+
 int ExitCode(const Verdict& verdict, const FileFacts& file, const Session& session) {
-  if (verdict.kind == "hang" || verdict.kind == "device_lost") return 1;
+  for (const char* found : {"hang", "device_lost", "unreachable", "desync"})
+    if (verdict.kind == found) return 1;
   return file.whole() && LostPackets(session) == 0 ? 0 : 4;
 }
 

@@ -1,8 +1,8 @@
 // The verdict: what happened, in one line, and what to do.
 //
-// This is what the session alone proves. Rules that look into the device (stuck queues, page
-// faults, lost doorbells) belong to decoder/explain and produce the same struct; where they have
-// one it goes in front of this one.
+// Two sources. SessionVerdict is what the RPC alone proves. decoder/explain looks into the device
+// (stuck queues, page faults, mailboxes). FullVerdict takes the device's word where it has one to
+// say, and the session's where both name the same kind, because that quotes the server.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,27 @@ struct Evidence {
   std::string text;
 };
 
+// A finding that was less certain.
+struct OtherVerdict {
+  std::string rule;
+  std::string kind;
+  std::string confidence;
+  std::string summary;
+};
+
 struct Verdict {
-  std::string kind;        // healthy, hang, device_lost, refused, incomplete, unknown
-  std::string summary;     // one line
-  std::string advice;      // empty: nothing to do
+  std::string kind;     // healthy, hang, device_lost, refused, incomplete, killed, desync, unknown
+  std::string summary;  // one line
+  std::string advice;   // empty: nothing to do
   std::string confidence;  // high, medium, low
   std::vector<Evidence> evidence;
+  // From decoder/explain; empty where only the session spoke.
+  std::string rule;
+  int certainty = 0;  // 0..100
+  std::vector<Evidence> against;
+  std::vector<Evidence> chain;
+  std::string noticed, recovery, next_start;
+  std::vector<OtherVerdict> others;
 };
 
 // What of the file could be read.
@@ -40,6 +55,9 @@ struct FileFacts {
 
 Verdict SessionVerdict(const model::Session& session, const std::vector<model::Warning>& warnings,
                        const FileFacts& file);
+
+struct Analysis;
+Verdict FullVerdict(const Analysis& analysis);
 
 // 0 healthy or nothing found, 1 hang or lost device, 4 decoded but the trace is incomplete.
 int ExitCode(const Verdict& verdict, const FileFacts& file, const model::Session& session);

@@ -150,7 +150,7 @@ TEST_P(FieldReport, PrintsWhatTheReportExpects) {
   auto reader = trace::TraceReader::Open(path);
   ASSERT_TRUE(reader) << reader.error().message;
   const auto analysis = report::Analyse(**reader, path);
-  const std::vector<model::Warning> warnings = analysis->session.Warnings();
+  const std::vector<model::Warning> warnings = analysis->session().Warnings();
   const auto report = testing::RunDecoder({path});
   const auto log = testing::RunDecoder({"log", path});
   EXPECT_EQ(report.err, "");
