@@ -24,7 +24,6 @@ constexpr size_t kMaxWarningsPerRule = 20;
 constexpr size_t kMaxWarnings = 500;
 constexpr uint64_t kMaxRegisterRun = 64 * 1024;  // bytes of one access taken apart into registers
 constexpr uint32_t kOnes = 0xFFFFFFFF;
-constexpr std::array<uint8_t, 8> kZeros{};
 
 std::string Hex(uint64_t value) {
   char text[24];
@@ -57,7 +56,7 @@ class Device::Impl {
   explicit Impl(DeviceOptions options)
       : options_(options),
         vram_(options.max_shadow_bytes),
-        gpuvm_(vram_, sysmem_, registers_),
+        gpuvm_(vram_, sysmem_),
         psp_(vram_),
         link_(bars_) {
     if (options_.dev) dev_ = *options_.dev;

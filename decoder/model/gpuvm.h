@@ -17,7 +17,6 @@
 
 namespace tg::model {
 
-class Registers;
 class Sysmem;
 
 // Where a virtual address leads.
@@ -75,8 +74,7 @@ struct Mapping {
 
 class Gpuvm {
  public:
-  Gpuvm(const Shadow& vram, const Sysmem& sysmem, const Registers& registers)
-      : vram_(vram), sysmem_(sysmem), registers_(registers) {}
+  Gpuvm(const Shadow& vram, const Sysmem& sysmem) : vram_(vram), sysmem_(sysmem) {}
 
   amd::PteFormat format() const { return format_; }
   bool format_assumed() const { return format_assumed_; }
@@ -123,7 +121,6 @@ class Gpuvm {
 
   const Shadow& vram_;
   const Sysmem& sysmem_;
-  const Registers& registers_;
   amd::PteFormat format_ = amd::PteFormat::kGfx11;
   bool format_assumed_ = true;
   uint64_t root_ = 0;

@@ -38,7 +38,7 @@ void PageScan::ScanSmall(StoreWhy why) {
 }
 
 bool PageScan::ScanSome(StoreWhy why, uint64_t pages, uint64_t changed) {
-  for (uint64_t tried = 0; pages > 0 && changed > 0; ++tried) {
+  while (pages > 0 && changed > 0) {
     auto at = regions_.lower_bound(next_region_);
     if (at == regions_.end()) {
       next_region_ = 0;

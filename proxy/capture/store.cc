@@ -8,7 +8,7 @@ namespace tg::proxy {
 namespace {
 
 constexpr size_t kBlock = 4096;      // asked of the model at once
-constexpr size_t kCell = 8;          // smallest unit of change
+constexpr uint64_t kCell = 8;         // smallest unit of change
 constexpr size_t kJoin = 32;         // a packet's own cost: closer runs are one
 constexpr size_t kMaxRun = 1 << 20;  // bytes of data in one packet
 constexpr size_t kZeroRun = 64;      // from here on zeros are said, not stored
@@ -43,7 +43,7 @@ uint64_t ChangeStore::Store(uint32_t region, uint64_t offset, std::span<const ui
     if (whole && std::memcmp(was.data(), bytes.data() + at, n) == 0) continue;
     // Cells lie on 8-byte boundaries of the region, so that a 64-bit word is never cut.
     for (size_t cell = 0; cell < n;) {
-      const size_t size = std::min(kCell - (offset + at + cell) % kCell, n - cell);
+      const size_t size = std::min<uint64_t>(kCell - (offset + at + cell) % kCell, n - cell);
       const std::span<uint8_t> part = was.subspan(cell, size);
       const bool same = (whole || known_(region, offset + at + cell, part)) &&
                         std::memcmp(part.data(), bytes.data() + at + cell, size) == 0;

@@ -12,7 +12,6 @@
 namespace tg::replay {
 namespace {
 
-constexpr uint64_t kPageMask = 0xfff;
 // Flags of a page-table entry live below bit 12 and above bit 47 and are compared as they are.
 constexpr uint64_t kAddressMask = 0x0000'ffff'ffff'f000;
 constexpr uint64_t kLowest = 1u << 20;  // smaller numbers are counts and flags, not addresses
