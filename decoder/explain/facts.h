@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "decoder/explain/finding.h"
@@ -21,19 +22,22 @@ using model::Hex;
 
 struct Facts {
   Facts(const model::Device& the_device, const model::Session& the_session,
-        const PollWatch& the_polls, const model::Queues& the_queues)
+        const PollWatch& the_polls, const model::Queues& the_queues,
+        std::vector<QueueView> the_views)
       : device(the_device),
         session(the_session),
         polls(the_polls),
         all_queues(the_queues),
-        queues(ViewQueues(the_device, the_queues)) {}
+        queues(std::move(the_views)) {}
 
   const model::Device& device;
   const model::Session& session;
   const PollWatch& polls;
   const model::Queues& all_queues;
   std::vector<model::Warning> warnings;  // of the session (rules B01..T10)
-  std::vector<QueueView> queues;         // in the order they were set up
+  // In the order they were set up; as they stood when the newest session began to recover or to
+  // finish, else at the end.
+  std::vector<QueueView> queues;
 
   // The file.
   bool whole = true;         // closed cleanly, nothing skipped

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "decoder/explain/explain.h"
 #include "decoder/explain/facts.h"
@@ -44,10 +46,15 @@ class Observation {
   const PollWatch& polls() const { return polls_; }
 
  private:
+  void KeepState();
+
   model::SessionModel session_;
   model::Device device_;
   model::DeviceQueues queues_;
   PollWatch polls_;
+  std::optional<std::vector<QueueView>> kept_;
+  size_t session_count_ = 0;
+  size_t phase_count_ = 0;
   uint64_t last_call_ns_ = 0;
   uint64_t last_ns_ = 0;
 };

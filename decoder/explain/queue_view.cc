@@ -41,7 +41,7 @@ std::vector<QueueView> ViewQueues(const model::Device& device, const model::Queu
     view.state = model::StateOf(queues, i);
     if (view.state.missing) {
       for (const model::Submission& s : view.queue->submissions)
-        if (s.number == view.state.missing->submission) view.open = &s;
+        if (s.number == view.state.missing->submission) view.open = s;
     }
     for (size_t k = 0; view.state.stuck && k < view.state.items.size() && !view.head; k++) {
       const model::QueueItem& item = view.state.items[k];
@@ -51,7 +51,12 @@ std::vector<QueueView> ViewQueues(const model::Device& device, const model::Queu
     }
     if (const model::QueueItem* head = view.head_item()) {
       const auto wait = amd::WaitOf(head->packet);
-      if (wait && wait->memory) view.wait = wait;
+      if (wait && wait->memory) {
+        view.wait = wait;
+        const auto producer = queues.FindProducer(wait->address, wait->reference);
+        if (producer.queue) view.producer = producer.queue->index;
+        if (producer.submission) view.producer_number = producer.submission->number;
+      }
       view.unmapped = UnmappedBy(device.gpuvm(), head->packet);
     }
     views.push_back(std::move(view));

@@ -43,17 +43,12 @@ Blame Follow(const Facts& facts, const QueueView* from) {
     }
     blame.waiter = at;
     blame.wait = &*at->wait;
-    const auto producer = facts.all_queues.FindProducer(at->wait->address, at->wait->reference);
     const QueueView* next = nullptr;
     for (const QueueView& view : facts.queues)
-      if (view.queue == producer.queue) next = &view;
-    if (!next) {
+      if (at->producer == view.queue->index) next = &view;
+    // Nobody submitted that value, or the queue would have to release itself.
+    if (!next || (next == at && at->open && at->producer_number >= at->open->number)) {
       blame.nobody = true;
-      return blame;
-    }
-    if (next == at && producer.submission && at->open &&
-        producer.submission->number >= at->open->number) {
-      blame.nobody = true;  // it would have to release itself
       return blame;
     }
     at = next;

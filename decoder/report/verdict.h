@@ -28,9 +28,9 @@ struct OtherVerdict {
 };
 
 struct Verdict {
-  std::string kind;     // healthy, hang, device_lost, refused, incomplete, killed, desync, unknown
-  std::string summary;  // one line
-  std::string advice;   // empty: nothing to do
+  std::string kind;        // as explain::Finding's
+  std::string summary;     // one line
+  std::string advice;      // empty: nothing to do
   std::string confidence;  // high, medium, low
   std::vector<Evidence> evidence;
   // From decoder/explain; empty where only the session spoke.

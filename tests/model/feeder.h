@@ -17,6 +17,9 @@ namespace tg::model {
 class Feeder {
  public:
   explicit Feeder(DeviceOptions options = {}) : device(options) {}
+  virtual ~Feeder() = default;
+  // Where each record goes; the device is fed in any case, since names are looked up in its map.
+  virtual void Emit(const trace::Record& record) { device.Feed(record); }
 
   Device device;
   uint64_t call = 0;
@@ -42,7 +45,7 @@ class Feeder {
             : payload.size();
     record.request.payload.data = payload;
     record.request.payload.all_zero = all_zero;
-    device.Feed(record);
+    Emit(record);
   }
 
   void Reply(uint64_t resp0, uint64_t resp1 = 0, std::vector<uint8_t> body = {}, uint8_t status = 0,
@@ -55,7 +58,7 @@ class Feeder {
     record.reply.body.size = body.size();
     record.reply.body.data = body;
     record.reply.latency_ns = latency_ns;
-    device.Feed(record);
+    Emit(record);
   }
 
   void Packet(const tinygpu::trace::Packet& packet) {
@@ -64,7 +67,7 @@ class Feeder {
     record.call = call;
     record.time_ns = now_ns;
     record.packet = &packet;
-    device.Feed(record);
+    Emit(record);
   }
 
   void Connect(std::string_view transport = "unix") {
