@@ -57,7 +57,8 @@ std::vector<QueueView> ViewQueues(const model::Device& device, const model::Queu
         if (producer.queue) view.producer = producer.queue->index;
         if (producer.submission) view.producer_number = producer.submission->number;
       }
-      view.unmapped = UnmappedBy(device.gpuvm(), head->packet);
+      // Without a page table in the trace nothing is known of what is mapped.
+      if (!device.gpuvm().root_assumed()) view.unmapped = UnmappedBy(device.gpuvm(), head->packet);
     }
     views.push_back(std::move(view));
   }

@@ -45,7 +45,7 @@ void RulePageFault(const Facts& facts, Findings& out) {
   f.rule = "page_fault";
   f.kind = "hang";
   const int hang = facts.HangCertainty(&f.evidence);
-  f.confidence = hang >= 55 ? 94 : facts.finished ? 72 : 60;
+  f.confidence = hang >= 55 ? 97 : facts.finished ? 72 : 60;
   f.advice = Advice::kRestartProcess;
   f.reason = "the latched fault makes the next start a full boot, which clears it";
   bool sdma = false;
@@ -94,7 +94,7 @@ void RuleBadPacket(const Facts& facts, Findings& out) {
     Finding f;
     f.rule = shader ? "shader_error" : "bad_packet";
     f.kind = "hang";
-    f.confidence = 91;
+    f.confidence = 96;
     f.summary =
         fmt::format("{}: {}", shader ? "a kernel failed" : "the command processor refused a packet",
                     i.meaning.text);

@@ -15,9 +15,9 @@ struct Meaning {
   const char* reason;  // of the advice
 };
 constexpr Meaning kMeanings[] = {
-    {PollTarget::kTlbAck, "tlb_stuck", "the memory hub does not acknowledge a TLB invalidation",
+    {PollTarget::kTlbAck, "tlb_stuck", "TLB invalidation not acknowledged",
      "a mode-1 reset restarts the hubs; if it fails again, power-cycle"},
-    {PollTarget::kTlbSemaphore, "tlb_stuck", "the memory hub's invalidation semaphore is not free",
+    {PollTarget::kTlbSemaphore, "tlb_stuck", "TLB invalidation semaphore not free",
      "a mode-1 reset restarts the hubs; if it fails again, power-cycle"},
     {PollTarget::kDequeue, "mec_stuck", "the compute engine does not give up its queue",
      "the compute engine does not preempt; a mode-1 reset restarts it"},
@@ -39,10 +39,10 @@ void Add(const PollRun& run, bool open, Findings& out) {
   f.kind = "hang";
   f.confidence = run.duration_ns() >= kLimit ? 92 : open ? 70 : 40;
   if (run.reads < 3) f.confidence = 30;
-  f.summary = fmt::format("{}: {} = {:#x} for {} ({} reads)", meaning->text, run.name, run.value,
-                          Duration(run.duration_ns()), run.reads);
+  f.summary = fmt::format("{}: {} = {:#x} for {}", meaning->text, run.name, run.value,
+                          Duration(run.duration_ns()));
   f.evidence.push_back({run.first.call, "first poll of " + run.name});
-  f.evidence.push_back({run.last.call, fmt::format("last poll: still {:#x}", run.value)});
+  f.evidence.push_back({run.last.call, fmt::format("poll {}: still {:#x}", run.reads, run.value)});
   f.advice = Advice::kAmReset;
   f.reason = meaning->reason;
   out.push_back(std::move(f));

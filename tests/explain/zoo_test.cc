@@ -178,7 +178,7 @@ const std::vector<Animal>& Zoo() {
          Work(s);
          s.SdmaSubmit(3, 2);
          s.ComputeSubmit(4, 3);
-         s.SdmaRead(0x44);
+         s.SdmaRead(0x44 + 6 * 4);  // past the POLL
          s.Wait(30);
          s.Recover();
          s.Finish();
@@ -193,7 +193,8 @@ const std::vector<Animal>& Zoo() {
          s.Wait(30.5);
          s.Closed();
        },
-       "sdma_stuck", "hang", Advice::kAmReset, "fence 3 not seen", 70},
+       "sdma_stuck", "hang", Advice::kAmReset,
+       "SDMA0 stuck at POLL_REGMEM [0x150003ff0] >= 2: 68 bytes left, fence 3 not seen", 70},
       // ---- row 10 ----
       {"WaitsForNobody",
        [](Scene& s) {
@@ -245,7 +246,7 @@ const std::vector<Animal>& Zoo() {
          s.Poll("mmMP1_SMN_C2PMSG_90", 0, 10);
          s.Closed();
        },
-       "smu_dead", "hang", Advice::kReboot, "unanswered for 10 s", 85},
+       "smu_dead", "hang", Advice::kReboot, "unanswered for 10.0 s", 85},
       {"PspDead",
        [](Scene& s) {
          s.BootTo();
@@ -262,7 +263,7 @@ const std::vector<Animal>& Zoo() {
          s.Poll("regGCVM_INVALIDATE_ENG17_ACK", 0, 10);
          s.Closed();
        },
-       "tlb_stuck", "hang", Advice::kAmReset, "TLB invalidation", 85},
+       "tlb_stuck", "hang", Advice::kAmReset, "TLB invalidation not acknowledged", 85},
       {"MecDoesNotPreempt",
        [](Scene& s) {
          s.Boot();
@@ -406,7 +407,7 @@ TEST(Explain, SaysWhatRecoveryLeavesAndWhatTheNextStartDoes) {
   s.Closed();
   const Explanation e = s.Explain();
   EXPECT_THAT(e.recovery, HasSubstr("SDMA ring and engine"));
-  EXPECT_THAT(e.noticed, HasSubstr("after waiting 30 s"));
+  EXPECT_THAT(e.noticed, HasSubstr("after waiting 30.0 s"));
   EXPECT_THAT(e.next_start, HasSubstr("partial boot"));
 }
 
