@@ -4,6 +4,7 @@
 
 #include "decoder/model/device.h"
 #include "decoder/model/queue_device.h"
+#include "schemas/trace/trace.pb.h"
 
 namespace tg::replay {
 namespace {
@@ -24,8 +25,15 @@ class DeviceWordsReader : public model::Observer {
 
   void Read(trace::TraceReader& reader) {
     trace::Record record;
-    while (reader.Next(record)) device_.Feed(record);
+    while (reader.Next(record)) {
+      device_.Feed(record);
+      if (record.kind != trace::Record::Kind::kPacket || !record.packet->has_event()) continue;
+      const auto kind = record.packet->event().kind();
+      if (kind == tinygpu::trace::SessionEvent::STALL) StallBegins();
+      if (kind == tinygpu::trace::SessionEvent::STALL_OVER) StallEnds();
+    }
     queues_.Finish();
+    StallEnds();
     TakeBells();
   }
 
@@ -49,14 +57,47 @@ class DeviceWordsReader : public model::Observer {
     }
   }
 
-  void Own(uint64_t va, uint64_t size) {
-    InSharedMemory(va, size, [this](uint32_t region, uint64_t offset, uint64_t run) {
-      words_.Add(session_, region, offset, run);
+  void Own(uint64_t va, uint64_t size, bool signal = false) {
+    InSharedMemory(va, size, [&](uint32_t region, uint64_t offset, uint64_t run) {
+      words_.ranges_[{session_, region}].Add(offset, run);
+      if (signal) words_.signals_[{session_, region}].Add(offset, run);
     });
   }
 
+  uint64_t SetUps() const {
+    uint64_t count = 0;
+    for (const model::Queue& queue : queues_.queues().queues()) count += queue.epochs;
+    return count;
+  }
+
+  // What is announced and not done.
+  void StallBegins() {
+    if (!stalled_.empty()) return;  // the same stall goes on
+    set_ups_ = SetUps();
+    for (const model::Queue& queue : queues_.queues().queues())
+      for (const model::Submission& submission : queue.submissions)
+        if (!submission.retired_call && !submission.signals.empty())
+          stalled_.push_back(submission.doorbell_call);
+  }
+
+  // After a recovery the client itself stores the fences: they say nothing of the device's work.
+  void StallEnds() {
+    const bool recovered = SetUps() != set_ups_;
+    for (const model::Queue& queue : queues_.queues().queues())
+      for (const model::Submission& submission : queue.submissions) {
+        if (std::find(stalled_.begin(), stalled_.end(), submission.doorbell_call) == stalled_.end())
+          continue;
+        Bell& bell = words_.bells_[submission.doorbell_call];
+        if (submission.retired_call && !recovered)
+          bell.slow_until = *submission.retired_call;
+        else
+          bell.stuck = true;
+      }
+    stalled_.clear();
+  }
+
   void OnPacket(const model::QueuePacketEvent& event) {
-    if (event.queue->rptr_va) Own(*event.queue->rptr_va, 8);
+    if (event.queue->rptr_va) Own(*event.queue->rptr_va, 8, true);
     if (Bell& bell = words_.bells_[event.call]; event.queue->wptr_va && !bell.wptr)
       InSharedMemory(*event.queue->wptr_va, 8, [&](uint32_t region, uint64_t offset, uint64_t) {
         bell.wptr = Bell::Pointer{region, offset};
@@ -64,7 +105,7 @@ class DeviceWordsReader : public model::Observer {
     const amd::WalkItem& item = *event.visited.item;
     if (item.kind != amd::WalkItem::Kind::kPacket) return;
     if (const auto fence = amd::FenceOf(item.packet)) {
-      Own(fence->address, fence->bytes);
+      Own(fence->address, fence->bytes, true);
       Bell& bell = words_.bells_[event.call];
       InSharedMemory(fence->address, fence->bytes,
                      [&](uint32_t region, uint64_t offset, uint64_t run) {
@@ -98,6 +139,8 @@ class DeviceWordsReader : public model::Observer {
   model::Device device_;
   model::DeviceQueues queues_;
   uint32_t session_ = 0;
+  std::vector<uint64_t> stalled_;  // doorbells of the stall that lasts
+  uint64_t set_ups_ = 0;           // of queues, when it began
   bool connected_ = false;
 };
 
@@ -107,32 +150,14 @@ DeviceWords DeviceWords::Read(trace::TraceReader& reader) {
   return words;
 }
 
-void DeviceWords::Add(uint32_t session, uint32_t region, uint64_t offset, uint64_t size) {
-  if (size == 0 || size > ~offset) return;
-  std::map<uint64_t, uint64_t>& ranges = ranges_[{session, region}];
-  uint64_t end = offset + size;
-  auto next = ranges.upper_bound(offset);
-  if (next != ranges.begin()) {
-    const auto before = std::prev(next);
-    if (before->second >= offset) {
-      if (before->second >= end) return;
-      offset = before->first;
-      ranges.erase(before);
-    }
-  }
-  while (next != ranges.end() && next->first <= end) {
-    end = std::max(end, next->second);
-    next = ranges.erase(next);
-  }
-  if (ranges.size() < kMaxRanges) ranges[offset] = end;
-}
-
 bool DeviceWords::Owns(uint32_t session, uint32_t region, uint64_t offset, uint64_t size) const {
   const auto found = ranges_.find({session, region});
-  if (found == ranges_.end() || size == 0) return false;
-  auto after = found->second.lower_bound(offset + size);
-  if (after == found->second.begin()) return false;
-  return std::prev(after)->second > offset;
+  return found != ranges_.end() && found->second.Overlaps(offset, size);
+}
+
+bool DeviceWords::Signals(uint32_t session, uint32_t region, uint64_t offset, uint64_t size) const {
+  const auto found = signals_.find({session, region});
+  return found != signals_.end() && found->second.Overlaps(offset, size);
 }
 
 const Bell* DeviceWords::Find(uint64_t call) const {
@@ -142,7 +167,7 @@ const Bell* DeviceWords::Find(uint64_t call) const {
 
 size_t DeviceWords::ranges() const {
   size_t count = 0;
-  for (const auto& [place, ranges] : ranges_) count += ranges.size();
+  for (const auto& [place, set] : ranges_) count += set.size();
   return count;
 }
 

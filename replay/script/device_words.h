@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "replay/script/ranges.h"
 #include "schemas/trace/reader.h"
 
 namespace tg::replay {
@@ -34,6 +35,12 @@ struct Bell {
   uint64_t value = 0;
   bool observed = false;  // the ring bytes are in the trace
   bool retired = false;   // its last fence was seen written
+  // The recording saw a stall on it that only a new set-up of a queue ended, or nothing: the device
+  // hung on it, or on something before it.
+  bool stuck = false;
+  // The recording saw a stall on it that ended by itself: its work was done by this call. 0: no
+  // stall.
+  uint64_t slow_until = 0;
   std::vector<FencePlace> fences;
   // Where the client leaves the queue's write pointer for the device: the last word it stores
   // before it rings, and the last that the proxy copies.
@@ -52,6 +59,8 @@ class DeviceWords {
   // Does the device write some of [offset, offset + size)? Regions are numbered per connection;
   // `session` counts connections from 0.
   bool Owns(uint32_t session, uint32_t region, uint64_t offset, uint64_t size) const;
+  // The same for the words that tell how far it got: fences and read pointers.
+  bool Signals(uint32_t session, uint32_t region, uint64_t offset, uint64_t size) const;
   // nullptr: that call is no doorbell of a known queue.
   const Bell* Find(uint64_t call) const;
   const std::map<uint64_t, Bell>& bells() const { return bells_; }
@@ -60,9 +69,8 @@ class DeviceWords {
  private:
   friend class DeviceWordsReader;
   using Place = std::pair<uint32_t, uint32_t>;  // session, region
-  void Add(uint32_t session, uint32_t region, uint64_t offset, uint64_t size);
 
-  std::map<Place, std::map<uint64_t, uint64_t>> ranges_;  // start -> end, apart from each other
+  std::map<Place, RangeSet> ranges_, signals_;
   std::map<uint64_t, Bell> bells_;
 };
 

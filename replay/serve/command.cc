@@ -13,6 +13,7 @@
 #include "replay/net/socket.h"
 #include "replay/script/script.h"
 #include "replay/script/survey.h"
+#include "replay/serve/engine.h"
 #include "replay/serve/player.h"
 #include "replay/serve/server.h"
 #include "replay/serve/shadow.h"
@@ -31,6 +32,7 @@ struct Options {
   uint32_t connection = 0;
   bool replace = false;
   bool partial = false;
+  bool recorded_memory = false;
   bool loop = false;
   double idle_timeout = 300;
   double accept_timeout = 0;
@@ -62,6 +64,11 @@ class ServeCommand {
     if (!script) return Quit(kExitUnreadable, script.error().message);
     survey_ = Examine(**script);
     if (const int code = Check(*address); code != kExitOk) return code;
+    if (survey_.regions > 0 && options_.mode != "state") {
+      auto reader = trace::TraceReader::Open(options_.trace);
+      if (!reader) return Quit(kExitUnreadable, reader.error().message);
+      words_ = DeviceWords::Read(**reader);
+    }
     Result<Listener> listener = Listener::Open(*address, options_.replace);
     if (!listener)
       return Quit(listener.error().code == Error::Code::kUsage ? kExitUsage : kExitUnreadable,
@@ -136,7 +143,13 @@ class ServeCommand {
     PlayerOptions player;
     player.map_addresses = options_.mode == "lenient";
     player.any_polls = options_.polls.empty() ? player.map_addresses : options_.polls == "any";
-    return std::make_unique<Player>(std::move(*script), survey_, player);
+    std::unique_ptr<Engine> engine;
+    if (!options_.recorded_memory) {
+      auto reader = trace::TraceReader::Open(options_.trace);
+      if (!reader) return nullptr;
+      engine = std::make_unique<Engine>(std::move(*reader), words_);
+    }
+    return std::make_unique<Player>(std::move(*script), survey_, player, std::move(engine));
   }
 
   int Play(Listener& listener) {
@@ -181,6 +194,16 @@ class ServeCommand {
       if (player->skipped_polls() > 0) counts += fmt::format(", {} fewer", player->skipped_polls());
       if (player->early_words() > 0)
         counts += fmt::format(", {} words of shared memory brought forward", player->early_words());
+      if (const Engine* engine = player->engine()) {
+        if (engine->packets() > 0)
+          counts +=
+              fmt::format(", {} packets of the client's rings carried out", engine->packets());
+        if (engine->unknown_bytes() > 0)
+          counts += fmt::format(" ({} bytes to copy were not known)", engine->unknown_bytes());
+        if (engine->stuck_call() > 0)
+          counts += fmt::format("; as in the recording, the device hung on doorbell #{}",
+                                engine->stuck_call());
+      }
       if (player->mapped_addresses() > 0)
         counts += fmt::format(", {} addresses mapped", player->mapped_addresses());
     }
@@ -220,6 +243,7 @@ class ServeCommand {
 
   const Options& options_;
   Survey survey_;
+  DeviceWords words_;
 };
 
 void OnSignal(int) {
@@ -259,6 +283,9 @@ void AddServeCommand(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   serve->add_flag("--partial", options->partial,
                   "Start although data or calls are missing, and stop where the first is");
+  serve->add_flag("--recorded-memory", options->recorded_memory,
+                  "Do not carry out the packets of the client's rings (fences, copies): shared "
+                  "memory changes only as the trace shows it");
   serve->add_flag("--loop", options->loop, "Begin again after the end");
   serve->add_flag("--replace", options->replace, "Remove an existing socket file first");
   serve

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "replay/script/format.h"
+#include "replay/serve/engine.h"
 
 namespace tg::replay {
 namespace {
@@ -47,8 +48,9 @@ bool AnsweredInRun(const Run& run, uint64_t index) {
 
 }  // namespace
 
-Player::Player(std::unique_ptr<Script> script, const Survey& survey, const PlayerOptions& options)
-    : script_(std::move(script)), survey_(survey), options_(options) {
+Player::Player(std::unique_ptr<Script> script, const Survey& survey, const PlayerOptions& options,
+               std::unique_ptr<Engine> engine)
+    : script_(std::move(script)), survey_(survey), options_(options), engine_(std::move(engine)) {
   // What stands before the first call or connection says nothing about this session.
   while (const Step* step = script_->At(0)) {
     if (step->kind == Step::Kind::kConnect || step->kind == Step::Kind::kCall ||
@@ -58,8 +60,22 @@ Player::Player(std::unique_ptr<Script> script, const Survey& survey, const Playe
   }
 }
 
-bool Player::Connect() {
+Player::~Player() = default;
+
+void Player::ForgetRegions() {
+  if (engine_)
+    for (const auto& [index, memory] : regions_) engine_->SetRegion(index, nullptr);
   regions_.clear();
+}
+
+bool Player::RunEngine() {
+  const size_t stored = engine_ ? engine_->Run() : 0;
+  if (stored > 0) history_.Add(0, fmt::format("(device stores {} words and ranges)", stored));
+  return stored > 0;
+}
+
+bool Player::Connect() {
+  ForgetRegions();
   recent_.clear();
   extra_in_a_row_ = 0;
   in_run_ = 0;
@@ -193,6 +209,7 @@ Answer Player::OnRequest(const Received& received) {
       number = current_run_->first + found.in_run;
     }
     played_++;
+    if (engine_) engine_->Follow(number);
     history_.Add(number, FormatCallText(*call_, script_->revision()));
     if (Small(*call_)) {
       recent_.push_back(*call_);
@@ -202,6 +219,7 @@ Answer Player::OnRequest(const Received& received) {
   }
   if (const Call* call = Repeatable(received)) {
     extra_++;
+    RunEngine();
     // It may be waiting for something that the recording has only further on.
     if (++extra_in_a_row_ % kExtraBeforeHelp == 0) OnSilence();
     history_.Add(0, "(once more) " + FormatCallText(*call, script_->revision()));
@@ -220,6 +238,7 @@ Answer Player::PlayCall(bool answered) {
   Answer answer;
   if (!call_->expects_reply) {
     ApplyDue();
+    RunEngine();
     if (Doorbell(call_->request)) ApplyAhead();
     return answer;
   }
@@ -249,6 +268,7 @@ Answer Player::PlayCall(bool answered) {
   }
   if (call_->descriptors > 0 && call_->reply.status == 0 && !MakeRegion(answer)) return answer;
   ApplyDue();
+  RunEngine();
   return answer;
 }
 
@@ -323,6 +343,7 @@ bool Player::MakeRegion(Answer& answer) {
     answer.problem = fmt::format("call #{}: {}", call_->number, made.error().message);
     return false;
   }
+  if (engine_) engine_->SetRegion(index, nullptr);
   regions_.erase(index);
   SharedMemory& memory = regions_.emplace(index, std::move(*made)).first->second;
   bool table = false;
@@ -344,6 +365,7 @@ bool Player::MakeRegion(Answer& answer) {
     memory.StoreTable({{kMadeUpAddress + next_address_, call_->reply.resp0}});
     next_address_ += (call_->reply.resp0 + 0xffff) & ~uint64_t{0xffff};
   }
+  if (engine_) engine_->SetRegion(index, &memory);
   answer.descriptor = memory.fd();
   return true;
 }
@@ -351,7 +373,12 @@ bool Player::MakeRegion(Answer& answer) {
 size_t Player::ApplyStep(Step& step, Merge merge, bool early) {
   const auto found = regions_.find(step.memory.region);
   if (found == regions_.end()) return 0;
-  const size_t words = found->second.Apply(step.memory, merge);
+  WordFilter may_store;
+  if (engine_)
+    may_store = [&](uint64_t offset, uint64_t size) {
+      return !engine_->Keeps(step.memory.region, offset, size);
+    };
+  const size_t words = found->second.Apply(step.memory, merge, may_store);
   step.done = true;
   if (words == 0) return 0;
   if (early) early_ += words;
@@ -384,6 +411,7 @@ void Player::ApplyAhead() {
 
 // Stores the nearest recorded contents that differ from what is there, whoever changed them.
 bool Player::OnSilence() {
+  if (RunEngine()) return true;
   int doorbells = 0;
   size_t words = 0;
   for (size_t i = 0; i < kLookAhead; i++) {
@@ -407,7 +435,7 @@ bool Player::HangsUp() {
 
 Verdict Player::Disconnect() {
   Verdict verdict;
-  regions_.clear();
+  ForgetRegions();
   if (diverged_) {
     verdict.kind = Verdict::Kind::kDiverged;
     return verdict;

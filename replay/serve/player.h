@@ -7,11 +7,13 @@
 //   - the same kinds of call may come once more than recorded: they get the answer they got last.
 // Everything else must come, in order, with the recorded bytes.
 //
-// Shared memory. What the device stored (fences, read pointers, data copied out) is in the trace
-// only as the proxy copied it: at the next doorbell, at a stall, at the end. The client will not go
-// on before it sees it, so at each doorbell what the trace shows up to the copy made at the
-// *following* one is brought in at once (see shared.h for whose words are taken), and when the
-// client falls silent the next words that changed in the recording are, whoever wrote them.
+// Shared memory. The client will not go on before it sees what the device stored: fences, read
+// pointers, data copied out. Most of that the engine does (engine.h). What it cannot know (results
+// of kernels, queues it does not understand) is in the trace as the proxy copied it: at the next
+// doorbell, at a stall, at the end. So at each doorbell what the trace shows up to the copy made at
+// the *following* one is brought in at once (see shared.h for whose words are taken), and when the
+// client falls silent the next contents that differ are, whoever wrote them. Words that the engine
+// stored stay.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +32,8 @@
 
 namespace tg::replay {
 
+class Engine;
+
 struct PlayerOptions {
   bool any_polls = false;
   bool map_addresses = false;  // see AddressMap; also: make up DMA addresses the trace lacks
@@ -37,7 +41,10 @@ struct PlayerOptions {
 
 class Player : public Responder {
  public:
-  Player(std::unique_ptr<Script> script, const Survey& survey, const PlayerOptions& options);
+  // `engine` may be null: then the device's work is taken from the trace alone.
+  Player(std::unique_ptr<Script> script, const Survey& survey, const PlayerOptions& options,
+         std::unique_ptr<Engine> engine = nullptr);
+  ~Player() override;
 
   bool Connect() override;
   Answer OnRequest(const Received& received) override;
@@ -50,6 +57,7 @@ class Player : public Responder {
   uint64_t extra_polls() const { return extra_; }
   uint64_t skipped_polls() const { return skipped_; }
   uint64_t early_words() const { return early_; }
+  const Engine* engine() const { return engine_.get(); }
   size_t mapped_addresses() const { return addresses_.size(); }
 
  private:
@@ -71,10 +79,13 @@ class Player : public Responder {
   void ApplyDue();
   void ApplyAhead();
   size_t ApplyStep(Step& step, Merge merge, bool early);
+  void ForgetRegions();
+  bool RunEngine();
 
   std::unique_ptr<Script> script_;
   const Survey& survey_;
   const PlayerOptions options_;
+  std::unique_ptr<Engine> engine_;
   tg::replay::History history_;
   AddressMap addresses_;
   std::map<uint32_t, SharedMemory> regions_;
