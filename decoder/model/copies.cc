@@ -8,7 +8,6 @@ namespace {
 constexpr size_t kMaxRates = 512;
 constexpr size_t kMaxSizes = 4096;
 constexpr size_t kMaxSlots = 256;
-constexpr size_t kMaxSkips = 64;
 constexpr size_t kShownSizes = 16;
 
 CopyDirection DirectionOf(const Place& from, const Place& to) {
@@ -61,6 +60,7 @@ void Copies::OnConnect() {
   slots_.clear();
   slots_fixed_ = false;
   staging_.last_slot.reset();
+  staging_.left_out.clear();
 }
 
 void Copies::FixSlots() {
@@ -93,18 +93,22 @@ void Copies::UseSlot(uint32_t region, uint64_t offset, uint64_t call) {
     ++staging_.minor_offsets;
     staging_.last_minor_offset = offset;
   }
-  if (staging_.last_slot && *staging_.last_slot < slots) {
-    // More than half of them left out is another use of the regions, not a rotation.
-    const uint32_t left_out = (slot + slots - *staging_.last_slot - 1) % slots;
-    if (left_out < slots / 2) {
-      for (uint32_t i = 1; i <= left_out; ++i) {
-        ++staging_.skips;
-        if (staging_.skipped.size() < kMaxSkips) {
-          staging_.skipped.push_back({.slot = (*staging_.last_slot + i) % slots, .call = call});
-        }
-      }
+  for (StagingSkip& skip : staging_.left_out) ++skip.uses_since;
+  std::erase_if(staging_.left_out, [&](const StagingSkip& skip) { return skip.slot == slot; });
+  if (!staging_.last_slot || *staging_.last_slot >= slots) {
+    staging_.last_slot = slot;
+    return;
+  }
+  const uint32_t ahead = (slot + slots - *staging_.last_slot) % slots;
+  // Behind the foremost: a piece that was submitted late.
+  if (ahead == 0 || ahead > slots / 2) return;
+  for (uint32_t i = 1; i < ahead; ++i) {
+    const uint32_t passed = (*staging_.last_slot + i) % slots;
+    const auto known = std::find_if(staging_.left_out.begin(), staging_.left_out.end(),
+                                    [&](const StagingSkip& skip) { return skip.slot == passed; });
+    if (known == staging_.left_out.end()) {
+      staging_.left_out.push_back({.slot = passed, .call = call});
     }
-    if (slot < *staging_.last_slot) ++staging_.rounds;
   }
   staging_.last_slot = slot;
 }

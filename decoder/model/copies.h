@@ -5,8 +5,9 @@
 // shared region of its own. Copies to the card take the next slot in turn (the disk path, too);
 // copies from the card always use slot 0. The disk path reads whole pages, so the first piece may
 // begin inside its slot: only then can it be told from an ordinary copy. A slot that was taken and
-// never submitted (an exception between) shows as one that the rotation left out; when it comes
-// round again, the client of the disk path spins for ever.
+// never submitted (an exception between) shows as one that the rotation left out for good; when it
+// comes round again, the client of the disk path spins for ever. With io_uring (Linux) pieces are
+// submitted as their reads end, so a slot may be used some turns late.
 // Facts: tinygrad support/hcq.py (HCQAllocator), runtime/ops_disk.py.
 #pragma once
 
@@ -47,9 +48,11 @@ struct CopyRate {
   std::array<uint64_t, kCopyDirections> bytes{};
 };
 
+// A slot that the rotation passed without a copy from it.
 struct StagingSkip {
   uint32_t slot = 0;
-  uint64_t call = 0;  // of the copy that used the slot behind it
+  uint64_t call = 0;        // of the copy that passed it
+  uint64_t uses_since = 0;  // copies from other slots since: the more, the surer
 };
 
 struct Staging {
@@ -59,9 +62,8 @@ struct Staging {
   uint64_t rounds = 0;  // times the rotation came round
   std::optional<uint32_t> last_slot;
   std::vector<uint64_t> uses_by_slot;
-  std::vector<StagingSkip> skipped;  // the first 64
-  uint64_t skips = 0;
-  uint64_t copies_out = 0;  // from the card into slot 0
+  std::vector<StagingSkip> left_out;  // passed and not used since
+  uint64_t copies_out = 0;            // from the card into slot 0
   // Copies that began inside a slot: the disk path's first piece.
   uint64_t minor_offsets = 0;
   uint64_t last_minor_offset = 0;

@@ -1,5 +1,7 @@
 #include "decoder/model/queue_device.h"
 
+#include <utility>
+
 namespace tg::model {
 
 Place DeviceMemory::Locate(uint64_t va) const {
@@ -73,11 +75,25 @@ void DeviceQueues::FollowVersions() {
   queues_.SetVersions(sdma_major, gc_major);
 }
 
+// A queue that is about to be enabled again: its pointers start anew, and what was outstanding is
+// forgotten by the hardware.
+void DeviceQueues::NoteAbandoned(std::string_view name, uint32_t instance, uint32_t value,
+                                 uint64_t call) {
+  const auto reg = ParseQueueRegister(name, instance);
+  if (!reg || !(value & 1)) return;
+  if (reg->reg != (reg->sdma ? QueueReg::kControl : QueueReg::kActive)) return;
+  const auto index = queues_.FindByRegister(*reg);
+  if (!index || queues_.queues()[*index].doorbells == 0) return;
+  QueueState state = StateOf(queues_, *index);
+  if (state.outstanding()) abandoned_[*index] = {.call = call, .state = std::move(state)};
+}
+
 void DeviceQueues::OnRegister(const RegisterAccess& access) {
   if (!access.reg || !access.reg->hit) return;
   FollowVersions();
   const auto& hit = access.reg->hit;
   if (access.write) {
+    NoteAbandoned(hit.name(), hit.instance, access.value, access.at.call);
     queues_.OnRegisterWrite(hit.name(), hit.instance, access.value, access.at.call,
                             access.at.time_ns);
   } else {

@@ -7,11 +7,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string_view>
 
 #include "decoder/model/access.h"
 #include "decoder/model/copies.h"
 #include "decoder/model/device.h"
 #include "decoder/model/queue_memory.h"
+#include "decoder/model/queue_state.h"
 #include "decoder/model/queues.h"
 
 namespace tg::model {
@@ -36,6 +39,13 @@ class DeviceQueues : public Observer {
   const Queues& queues() const { return queues_; }
   const DeviceMemory& memory() const { return memory_; }
   const Copies& copies() const { return copies_; }
+  // How a queue stood when it was set up again with work left in it: what recovery from a hang
+  // wipes out. By queue, the latest; nothing where that did not happen.
+  struct Abandoned {
+    uint64_t call = 0;  // of the write that enabled it again
+    QueueState state;
+  };
+  const std::map<size_t, Abandoned>& abandoned() const { return abandoned_; }
 
   void OnRegister(const RegisterAccess& access) override;
   void OnMemory(const MemoryAccess& access) override;
@@ -47,12 +57,14 @@ class DeviceQueues : public Observer {
  private:
   void FollowVersions();
   void OnPacket(const QueuePacketEvent& event);
+  void NoteAbandoned(std::string_view name, uint32_t instance, uint32_t value, uint64_t call);
 
   const Device& device_;
   DeviceMemory memory_;
   Queues queues_;
   Copies copies_;
   size_t regions_seen_ = 0;
+  std::map<size_t, Abandoned> abandoned_;
   uint64_t map_generation_ = ~0ull;
 };
 

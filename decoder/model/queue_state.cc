@@ -362,6 +362,21 @@ void Builder::Notes() {
         "the wait holds in memory but was not seen: engine halted, its reads blocked, or the "
         "address maps elsewhere");
   }
+  if (state_.stuck && state_.stuck->is_wait && !state_.stuck->satisfied && queue_.sdma() &&
+      state_.rptr) {
+    // Its own earlier signal, which the engine has passed: the write did not arrive.
+    for (const QueueItem& item : state_.items) {
+      const auto fence =
+          item.kind == amd::WalkItem::Kind::kPacket ? FenceOf(item.packet) : std::nullopt;
+      if (fence && item.read && item.memory && !item.holds) {
+        state_.notes.push_back(fmt::format(
+            "the engine is past its FENCE [{:#x}] = {}, yet memory holds {}: the write did not "
+            "arrive (link, IOMMU or mapping)",
+            fence->address, fence->value, *item.memory));
+        break;
+      }
+    }
+  }
   if (state_.stuck && !state_.stuck->producer.empty()) {
     state_.notes.push_back(state_.stuck->wants + ": " + state_.stuck->producer);
   }

@@ -93,6 +93,9 @@ std::string Headline(const QueueState& state) {
   };
   switch (state.kind) {
     case QueueState::Kind::kUnused:
+      if (queue.doorbells > 0) {
+        return out + fmt::format(" set up again at call {}, no doorbell since", queue.setup_call);
+      }
       return out + " no doorbell rung";
     case QueueState::Kind::kNoPointers:
       out += fmt::format(" pointers not read by client; doorbell says {:#x}",

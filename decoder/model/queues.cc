@@ -181,6 +181,7 @@ void Queues::StartEpoch(Queue& queue, uint64_t call) {
   queue.rptr_memory = queue.rptr_register = queue.wptr_memory = queue.wptr_register = {};
   for (Submission& s : queue.submissions) {
     if (s.content == Submission::Content::kPending) s.content = Submission::Content::kNotObserved;
+    if (!s.retired_call) s.wiped = true;
   }
   next_[queue.index] = queue.submissions_total + 1;
 }
@@ -310,6 +311,16 @@ std::optional<size_t> Queues::FindByDoorbell(uint64_t offset) const {
     if (queue.doorbell_offset && *queue.doorbell_offset == offset) return queue.index;
   }
   return std::nullopt;
+}
+
+std::optional<size_t> Queues::FindByRegister(const QueueRegister& reg) const {
+  QueueSelect select;
+  if (!reg.sdma) {
+    const auto selected = select_.find(reg.engine & 0xff);
+    if (selected != select_.end()) select = selected->second;
+  }
+  const auto engine = engines_.find(EngineKey(reg, select));
+  return engine == engines_.end() ? std::nullopt : engine->second.queue;
 }
 
 std::optional<size_t> Queues::FindByName(std::string_view name) const {

@@ -72,6 +72,7 @@ struct Submission {
   std::vector<FenceRef> signals;  // ring and indirect buffers, in order; the last kMaxSignals
   std::optional<uint64_t> retired_call;  // when its last signal was first seen in memory
   uint64_t retired_ns = 0;
+  bool wiped = false;  // the queue was set up again before that: a value seen later is the host's
 };
 
 struct Queue {
@@ -181,6 +182,8 @@ class Queues {
   // The largest value that any submission signals at [va].
   std::optional<uint64_t> HighestSignal(uint64_t va) const;
   std::optional<size_t> FindByDoorbell(uint64_t offset) const;
+  // The queue that this register sets up, as GRBM_GFX_CNTL selects now.
+  std::optional<size_t> FindByRegister(const QueueRegister& reg) const;
   std::optional<size_t> FindByName(std::string_view name) const;  // any case
 
  private:

@@ -16,6 +16,8 @@ using model::CopyDirection;
 using model::CopyTotals;
 
 constexpr size_t kBar = 40;
+// Reads of the disk path end out of order, but not by this many.
+constexpr uint64_t kSureUses = 8;
 
 double PerSecond(uint64_t bytes, uint64_t ns) {
   return ns == 0 ? 0 : static_cast<double>(bytes) * 1e9 / static_cast<double>(ns);
@@ -42,18 +44,18 @@ Json StagingJson(const model::Staging& staging) {
   out["slots"] = staging.slots;
   out["slot_bytes"] = staging.slot_bytes;
   out["uses"] = staging.uses;
-  out["rounds"] = staging.rounds;
   out["last_slot"] = staging.last_slot ? Json(*staging.last_slot) : Json(nullptr);
   out["next_slot"] =
       staging.last_slot ? Json((*staging.last_slot + 1) % staging.slots) : Json(nullptr);
   out["uses_by_slot"] = staging.uses_by_slot;
-  out["skips"] = staging.skips;
-  out["skipped"] = Json::array();
-  for (const model::StagingSkip& skip : staging.skipped) {
+  out["left_out"] = Json::array();
+  for (const model::StagingSkip& skip : staging.left_out) {
     Json s;
     s["slot"] = skip.slot;
     s["seq"] = skip.call;
-    out["skipped"].push_back(std::move(s));
+    s["uses_since"] = skip.uses_since;
+    s["leaked"] = skip.uses_since >= kSureUses;
+    out["left_out"].push_back(std::move(s));
   }
   out["copies_out"] = staging.copies_out;
   // Only a file offset inside a page gives the disk path away.
@@ -134,10 +136,10 @@ void CopiesText(const Json& copies, Output& out) {
   out.Line("  sizes: " + sizes);
   const Json& staging = copies["staging"];
   if (!staging.is_null()) {
-    std::string line = fmt::format(
-        "  staging: {} slots of {}, used {} times ({} rounds)", staging["slots"].get<uint64_t>(),
-        model::Bytes(staging["slot_bytes"].get<uint64_t>()),
-        model::Thousands(staging["uses"].get<uint64_t>()), staging["rounds"].get<uint64_t>());
+    std::string line =
+        fmt::format("  staging: {} slots of {}, used {} times", staging["slots"].get<uint64_t>(),
+                    model::Bytes(staging["slot_bytes"].get<uint64_t>()),
+                    model::Thousands(staging["uses"].get<uint64_t>()));
     if (!staging["last_slot"].is_null()) {
       line += fmt::format(", last slot {}, next {}", staging["last_slot"].get<uint64_t>(),
                           staging["next_slot"].get<uint64_t>());
@@ -145,11 +147,13 @@ void CopiesText(const Json& copies, Output& out) {
     line += fmt::format("; {} copies back through slot 0",
                         model::Thousands(staging["copies_out"].get<uint64_t>()));
     out.Line(line);
-    for (const Json& skip : staging["skipped"]) {
+    for (const Json& skip : staging["left_out"]) {
+      if (!skip["leaked"].get<bool>()) continue;
       out.Line(out.Paint(
-          Style::kWarn, fmt::format("  staging slot {} was left out before seq {}: taken and never "
-                                    "submitted? The disk path waits for ever when it comes round",
-                                    skip["slot"].get<uint64_t>(), skip["seq"].get<uint64_t>())));
+          Style::kWarn,
+          fmt::format("  staging slot {} was passed at seq {} and not used since: taken and never "
+                      "submitted? The disk path waits for ever when it comes round",
+                      skip["slot"].get<uint64_t>(), skip["seq"].get<uint64_t>())));
     }
     if (!staging["first_chunk_offset"].is_null()) {
       out.Line(

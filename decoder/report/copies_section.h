@@ -10,11 +10,10 @@
 namespace tg::report {
 
 // {copies, bytes, by_direction{sysmem_to_vram: {copies, bytes, smallest, largest, first_seq,
-// last_seq,
-//  bytes_per_s}}, sizes[{size, count}], throughput {interval_ns, points[{t_ns, ...}]},
-//  staging {slots, slot_bytes, uses, rounds, last_slot, next_slot, uses_by_slot[], skipped[{slot,
-//  seq}],
-//  copies_out, disk_path, first_chunk_offset}}; null when no copy was seen.
+//  last_seq, bytes_per_s}}, sizes[{size, count}], throughput {interval_ns, points[{t_ns, ...}]},
+//  staging {slots, slot_bytes, uses, last_slot, next_slot, uses_by_slot[], left_out[{slot, seq,
+//  uses_since, leaked}], copies_out, disk_path, disk_path_pieces, first_chunk_offset}}; null when
+//  no copy was seen.
 Json CopiesJson(const model::Copies& copies);
 void CopiesText(const Json& copies, Output& out);
 

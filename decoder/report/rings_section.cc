@@ -157,10 +157,44 @@ Json SubmissionJson(const Queue& queue, const Submission& s, std::optional<uint6
   out["fence"] = std::move(fence);
   // The engine never came to the fence: somebody else wrote its value.
   constexpr uint64_t kFenceBytes = 16;
-  const bool forced = s.retired_call && queue.sdma() && rptr && *rptr + kFenceBytes < s.end;
+  const bool passed = !queue.sdma() || !rptr || *rptr + kFenceBytes >= s.end;
+  const bool forced = s.retired_call && (s.wiped || !passed);
   out["retired_by_host"] = forced;
   out["retired_seq"] = forced ? Json(nullptr) : OrNull(s.retired_call);
   out["retired_t_ns"] = s.retired_call && !forced ? Json(s.retired_ns) : Json(nullptr);
+  return out;
+}
+
+Json MissingJson(const std::optional<model::MissingFence>& missing) {
+  if (!missing) return nullptr;
+  Json out;
+  out["address"] = missing->fence.va;
+  out["value"] = missing->fence.value;
+  out["has"] = OrNull(missing->memory);
+  out["submission"] = missing->submission;
+  out["forced"] = missing->forced;
+  return out;
+}
+
+Json AbandonedJson(const model::DeviceQueues& all, const Queue& queue) {
+  const auto found = all.abandoned().find(queue.index);
+  if (found == all.abandoned().end()) return nullptr;
+  const QueueState& state = found->second.state;
+  Json out;
+  out["seq"] = found->second.call;
+  out["headline"] = state.headline;
+  out["notes"] = state.notes;
+  out["rptr"] = state.rptr ? Json(queue.ToRaw(*state.rptr)) : Json(nullptr);
+  out["wptr"] = state.wptr ? Json(queue.ToRaw(*state.wptr)) : Json(nullptr);
+  out["outstanding_bytes"] = OrNull(state.outstanding_bytes);
+  Json packets = nullptr;
+  if (state.ring_observed) {
+    packets = Json::array();
+    for (const QueueItem& item : state.items) packets.push_back(PacketJson(item, all.memory()));
+  }
+  out["packets"] = std::move(packets);
+  out["stuck"] = state.stuck ? StuckJson(*state.stuck) : Json(nullptr);
+  out["missing_fence"] = MissingJson(state.missing);
   return out;
 }
 
@@ -191,16 +225,8 @@ Json QueueJson(const model::DeviceQueues& all, const Queue& queue, const RingsOp
   out["packets"] = std::move(packets);
   out["packets_left_out"] = state.items_left_out;
   out["stuck"] = state.stuck ? StuckJson(*state.stuck) : Json(nullptr);
-  Json missing = nullptr;
-  if (state.missing) {
-    missing = Json::object();
-    missing["address"] = state.missing->fence.va;
-    missing["value"] = state.missing->fence.value;
-    missing["has"] = OrNull(state.missing->memory);
-    missing["submission"] = state.missing->submission;
-    missing["forced"] = state.missing->forced;
-  }
-  out["missing_fence"] = std::move(missing);
+  out["missing_fence"] = MissingJson(state.missing);
+  out["before_setup"] = AbandonedJson(all, queue);
   out["state"] = StateText(state.kind);
   out["overrun"] = state.overrun;
   out["headline"] = state.headline;
@@ -267,6 +293,15 @@ void PacketLine(const Json& packet, Output& out) {
   out.Line(here                         ? out.Paint(Style::kBold, line)
            : packet["read"].get<bool>() ? out.Paint(Style::kDim, line)
                                         : line);
+}
+
+void MissingLine(const Json& missing, Output& out) {
+  if (missing.is_null()) return;
+  out.Line(fmt::format(
+      "    fence missing: [{:#x}] = {} (submission {}), {}", missing["address"].get<uint64_t>(),
+      missing["value"].get<uint64_t>(), missing["submission"].get<uint64_t>(),
+      missing["has"].is_null() ? std::string("memory not observed")
+                               : fmt::format("memory holds {}", missing["has"].get<uint64_t>())));
 }
 
 void SubmissionLines(const Json& submissions, Output& out) {
@@ -350,15 +385,18 @@ void QueuesText(const Json& queues, Output& out, bool full) {
     const bool bad = state == "busy" || state == "fence_not_seen";
     out.Line("  " + (bad ? out.Paint(Style::kWarn, Flat(q["headline"])) : Flat(q["headline"])));
     for (const Json& note : q["notes"]) out.Line("    " + Flat(note));
-    if (!q["missing_fence"].is_null()) {
-      const Json& m = q["missing_fence"];
-      out.Line(fmt::format(
-          "    fence missing: [{:#x}] = {} (submission {}), {}", m["address"].get<uint64_t>(),
-          m["value"].get<uint64_t>(), m["submission"].get<uint64_t>(),
-          m["has"].is_null() ? std::string("memory not observed")
-                             : fmt::format("memory holds {}", m["has"].get<uint64_t>())));
+    MissingLine(q["missing_fence"], out);
+    if (const Json& before = q["before_setup"]; !before.is_null()) {
+      out.Line("  " + out.Paint(Style::kWarn, fmt::format("before it was set up again (seq {}): {}",
+                                                          before["seq"].get<uint64_t>(),
+                                                          Flat(before["headline"]))));
+      for (const Json& note : before["notes"]) out.Line("    " + Flat(note));
+      MissingLine(before["missing_fence"], out);
+      if (full && !before["packets"].is_null()) {
+        for (const Json& packet : before["packets"]) PacketLine(packet, out);
+      }
     }
-    if (!full) continue;
+    if (!full || q["doorbells"] == 0) continue;
     out.Line(fmt::format(
         "  {} ring {} ({}), size {}, doorbell bar2+{}, {} doorbells{}; pointers in units of {} "
         "byte{}, read pointer from {}",

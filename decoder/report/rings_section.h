@@ -30,7 +30,8 @@ Result<void> ParseWindow(const std::string& text, RingsOptions& options);
 // The `queues` part of the document:
 //   [{name, kind, ring_va, ring_size, rptr, wptr, pointer_unit, outstanding_bytes,
 //     outstanding_packets, packets[{offset, op, fields{}, text, here, memory, depth}],
-//     stuck {op, wants, has, text, producer}, missing_fence {address, value, has, submission},
+//     stuck {op, wants, has, text, producer, satisfied}, missing_fence {address, value, has,
+//     submission, forced}, before_setup {seq, headline, stuck, missing_fence, packets, ...},
 //     state, headline, notes[], doorbell_offset, doorbells, last_doorbell {value, seq, t_ns},
 //     setup_seq, warm_start, submissions{total, listed[...]}}]
 // Pointers are in the queue's own unit (pointer_unit bytes each), as registers and doorbells show

@@ -207,7 +207,8 @@ void Follower::Snapshot(StoreWhy why) {
 
 bool Follower::Outstanding() const {
   for (const model::Queue& queue : queues().queues()) {
-    if (!queue.known_format) continue;
+    // A queue that was switched off has nothing to do any more.
+    if (!queue.known_format || (queue.epochs > 0 && !queue.setup.enabled)) continue;
     const auto state =
         StateOf(queues(), queue.index, {.max_items = 8, .packets_before = 0, .packets_after = 0});
     if (state.outstanding()) return true;
@@ -303,7 +304,7 @@ void Follower::Tick(uint64_t now) {
 void Follower::End(uint64_t now) {
   now_ = std::max(now_, now);
   Snapshot(StoreWhy::kEnd);
-  watch_.OnDisconnect();
+  watch_.OnDisconnect(now);
   Tick(now);
 }
 

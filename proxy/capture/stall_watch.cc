@@ -57,7 +57,8 @@ void StallWatch::OnMessage(uint64_t now, bool polling) {
   End("the client went on");
 }
 
-void StallWatch::OnDisconnect() {
+void StallWatch::OnDisconnect(uint64_t now) {
+  last_message_ = now;
   End("the client went away");
   any_doorbell_ = false;
   run_began_.reset();

@@ -49,7 +49,7 @@ class StallWatch {
   void OnQueueReset(uint64_t now);
   // Any other message; those of a poll run count as activity only.
   void OnMessage(uint64_t now, bool polling);
-  void OnDisconnect();
+  void OnDisconnect(uint64_t now);
 
   Action Tick(uint64_t now);
   // The answer to kLook.

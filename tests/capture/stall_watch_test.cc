@@ -121,8 +121,10 @@ TEST(StallWatch, DisconnectEndsIt) {
     watch.OnPollRound(t * kMs);
     watch.Tick(t * kMs);
   }
-  watch.OnDisconnect();
-  EXPECT_EQ(watch.Tick(1000 * kMs).what, What::kOver);
+  watch.OnDisconnect(1000 * kMs);
+  const auto over = watch.Tick(1001 * kMs);
+  EXPECT_EQ(over.what, What::kOver);
+  EXPECT_EQ(over.lasted_ns, 800 * kMs);
   EXPECT_EQ(watch.Tick(10'000 * kMs).what, What::kNothing);
 }
 
