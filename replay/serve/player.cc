@@ -48,6 +48,9 @@ bool AnsweredInRun(const Run& run, uint64_t index) {
 
 }  // namespace
 
+Player::Player(std::unique_ptr<Script> script, const Survey& survey, const PlayerOptions& options)
+    : Player(std::move(script), survey, options, nullptr) {}
+
 Player::Player(std::unique_ptr<Script> script, const Survey& survey, const PlayerOptions& options,
                std::unique_ptr<Engine> engine)
     : script_(std::move(script)), survey_(survey), options_(options), engine_(std::move(engine)) {

@@ -41,9 +41,10 @@ struct PlayerOptions {
 
 class Player : public Responder {
  public:
-  // `engine` may be null: then the device's work is taken from the trace alone.
+  // Without an engine the device's work is taken from the trace alone.
+  Player(std::unique_ptr<Script> script, const Survey& survey, const PlayerOptions& options);
   Player(std::unique_ptr<Script> script, const Survey& survey, const PlayerOptions& options,
-         std::unique_ptr<Engine> engine = nullptr);
+         std::unique_ptr<Engine> engine);
   ~Player() override;
 
   bool Connect() override;
