@@ -64,18 +64,12 @@ std::string Quoted(std::string_view text) {
   return Dump(Json(text), false);
 }
 
-class Exporter {
+class Exporter : public model::CallSink {
  public:
   Exporter(bool raw, Output& out)
-      : raw_(raw),
-        out_(out),
-        folder_([this](CallRun&& run) { Print(run); }),
-        assembler_([this](CallRun&& run) {
-          if (raw_)
-            Print(run);
-          else
-            folder_.Add(std::move(run));
-        }) {
+      : out_(out),
+        folder_(*this),
+        assembler_(raw ? static_cast<model::CallSink&>(*this) : folder_) {
     out_.Write("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
     Event(R"({"ph":"M","pid":1,"name":"process_name","args":{"name":"TinyGPU RPC"}})");
     for (const Track& track : kTracks) {
@@ -98,6 +92,9 @@ class Exporter {
         Quoted(event.text())));
   }
 
+  void OnCall(model::Call&& call) override { Print(call, nullptr); }
+  void OnRun(CallRun&& run) override { Print(run.pattern.front(), &run); }
+
   void Finish() {
     assembler_.Flush();
     folder_.Flush();
@@ -111,30 +108,31 @@ class Exporter {
     out_.Write(json);
   }
 
-  void Print(const CallRun& run) {
-    const model::Call& first = run.pattern.front();
+  void Print(const model::Call& first, const CallRun* run) {
     if (first.late) return;
     std::string name = model::CallText(first.header);
-    if (run.pattern.size() > 1) name += fmt::format(" and {} more", run.pattern.size() - 1);
-    if (run.count > 1) name += fmt::format(" x{}", run.rounds());
-    const uint64_t span = run.last_ns - std::min(run.first_ns, run.last_ns);
-    const uint64_t duration = model::SaturatingAdd(span, run.max_latency_ns);
+    uint64_t duration = first.latency_ns;
     Json args;
-    args["seq"] = run.first_seq;
+    args["seq"] = first.seq;
     args["call"] = CallLine(first, wire::Revision::kUndecided);
-    if (run.count > 1) {
-      args["calls"] = run.count;
-      args["last_seq"] = run.last_seq;
+    bool unanswered = first.expects_reply && !first.answered;
+    if (run) {
+      if (run->pattern.size() > 1) name += fmt::format(" and {} more", run->pattern.size() - 1);
+      name += fmt::format(" x{}", run->rounds());
+      const uint64_t span = run->last_ns - std::min(run->first_ns, run->last_ns);
+      duration = model::SaturatingAdd(span, run->max_latency_ns);
+      args["calls"] = run->count;
+      args["last_seq"] = run->last_seq;
+      unanswered = run->unanswered > 0;
     }
-    if (run.unanswered) args["unanswered"] = run.unanswered;
+    if (unanswered) args["unanswered"] = true;
     if (first.answered) args["status"] = first.reply.status;
     Event(fmt::format(
         R"({{"ph":"X","pid":1,"tid":{},"ts":{},"dur":{},"name":{},"cat":{},"args":{}}})",
-        TrackOf(first.header), Microseconds(run.first_ns), Microseconds(duration), Quoted(name),
+        TrackOf(first.header), Microseconds(first.time_ns), Microseconds(duration), Quoted(name),
         Quoted(wire::CommandName(first.header.command)), Dump(args, false)));
   }
 
-  bool raw_;
   Output& out_;
   bool any_ = false;
   model::CallFolder folder_;

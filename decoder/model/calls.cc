@@ -80,17 +80,6 @@ void AppendToPiece(Piece& piece, uint64_t offset, const std::string& data) {
   piece.kept = static_cast<uint8_t>(piece.kept + n);
 }
 
-CallRun SingleRun(Call&& call) {
-  CallRun run;
-  run.count = 1;
-  run.first_seq = run.last_seq = call.seq;
-  run.first_ns = run.last_ns = call.time_ns;
-  if (call.answered) run.min_latency_ns = run.max_latency_ns = call.latency_ns;
-  run.unanswered = call.expects_reply && !call.answered ? 1 : 0;
-  run.pattern.push_back(std::move(call));
-  return run;
-}
-
 }  // namespace
 
 Call Call::Clone() const {
@@ -152,7 +141,7 @@ uint64_t Call::Hash() const {
 void CallAssembler::Add(const trace::Record& r) {
   switch (r.kind) {
     case trace::Record::Kind::kRequest: {
-      Waiting w;
+      Waiting& w = waiting_.emplace_back();
       w.call.seq = r.call;
       w.call.time_ns = r.time_ns;
       w.call.file_offset = r.offset;
@@ -160,11 +149,6 @@ void CallAssembler::Add(const trace::Record& r) {
       SetRequest(w.call, r.request);
       w.payload_open = r.request.payload.streamed;
       w.complete = !w.call.expects_reply && !w.payload_open;
-      if (w.complete && waiting_.empty()) {
-        Emit(std::move(w.call));
-        return;
-      }
-      waiting_.push_back(std::move(w));
       Drain();
       return;
     }
@@ -193,7 +177,7 @@ void CallAssembler::OnReply(const trace::Record& r) {
     late.late = true;
     late.expects_reply = true;
     SetReply(late, r.reply);
-    Emit(std::move(late));
+    out_.OnCall(std::move(late));
     return;
   }
   SetReply(it->call, r.reply);
@@ -275,7 +259,10 @@ void CallAssembler::OnRepeat(const trace::Record& r) {
     run.min_latency_ns = r.min_latency_ns;
     run.max_latency_ns = r.max_latency_ns;
     run.unanswered = missing;
-    out_(std::move(run));
+    if (run.count == 1)
+      out_.OnCall(std::move(run.pattern.front()));
+    else
+      out_.OnRun(std::move(run));
   }
   for (uint64_t index = in_run; index < r.issued; index++) {
     Waiting w;
@@ -287,78 +274,87 @@ void CallAssembler::OnRepeat(const trace::Record& r) {
 }
 
 void CallAssembler::Drain() {
-  while (!waiting_.empty() && (waiting_.front().complete || waiting_.size() > kMaxWaiting)) {
-    Emit(std::move(waiting_.front().call));
-    waiting_.pop_front();
-  }
+  size_t done = 0;
+  while (done < waiting_.size() &&
+         (waiting_[done].complete || waiting_.size() - done > kMaxWaiting))
+    out_.OnCall(std::move(waiting_[done++].call));
+  if (done == waiting_.size())
+    waiting_.clear();
+  else if (done > 0)
+    waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(done));
 }
 
-void CallAssembler::Emit(Call&& call) { out_(SingleRun(std::move(call))); }
-
 void CallAssembler::Flush() {
-  while (!waiting_.empty()) {
-    Waiting w = std::move(waiting_.front());
-    waiting_.pop_front();
+  for (Waiting& w : waiting_) {
     if (w.body_open) {
       w.call.body.cut = true;
       w.call.body.came = w.call.body.kept;
     }
-    Emit(std::move(w.call));
+    out_.OnCall(std::move(w.call));
   }
+  waiting_.clear();
 }
 
 // ---- CallFolder ------------------------------------------------------------------------------
 
-void CallFolder::Add(CallRun&& run) {
-  if (run.pattern.empty()) return;
-  if (run.count == 1 && run.pattern.size() == 1) {
-    AddCall(std::move(run.pattern.front()));
-  } else {
-    AddRepeat(std::move(run));
-  }
-}
-
-void CallFolder::AddCall(Call&& call) {
+void CallFolder::OnCall(Call&& call) {
   const uint64_t hash = call.Hash();
   if (in_run_) {
-    const size_t place = run_.count % run_.pattern.size();
-    if (hash == run_hashes_[place]) {
+    if (hash == run_hashes_[place_]) {
       Extend(call);
       return;
     }
     EndRun();
   }
-  held_.push_back({std::move(call), hash});
-  const size_t n = held_.size();
-  for (size_t p = 1; p <= kMaxPeriod; p++)
-    matches_[p] = n > p && held_[n - 1 - p].hash == hash ? matches_[p] + 1 : 0;
-  for (size_t p = 1; p <= kMaxPeriod; p++) {
-    if (matches_[p] >= p * (kFoldRounds - 1)) {
-      StartRun(p, static_cast<size_t>(matches_[p]) + p);
-      return;
-    }
+  Held& newest = held(held_++);
+  newest.call = std::move(call);
+  newest.hash = hash;
+  size_t period = 0;
+  for (size_t p = kMaxPeriod; p > 0; p--) {
+    matches_[p] = held_ > p && held(held_ - 1 - p).hash == hash ? matches_[p] + 1 : 0;
+    if (matches_[p] >= p * (kFoldRounds - 1)) period = p;
   }
-  if (held_.size() > kFoldWindow) EmitFront();
+  if (period > 0)
+    StartRun(period);
+  else if (held_ > kFoldWindow)
+    EmitFront();
 }
 
-void CallFolder::StartRun(size_t period, size_t calls) {
-  while (held_.size() > calls) EmitFront();
-  run_ = {};
-  run_hashes_.clear();
-  for (size_t i = 0; i < period; i++) {
-    run_.pattern.push_back(held_[i].call.Clone());
-    run_hashes_.push_back(held_[i].hash);
+void CallFolder::StartRun(size_t period) {
+  while (held_ > matches_[period] + period) EmitFront();
+  std::vector<Call> none;
+  run_hashes_.assign(period, 0);
+  BeginRounds(none, run_hashes_);
+}
+
+// What is held and then `more` are the first calls of a run with `more_hashes.size()` in a round.
+// Counts the held ones.
+void CallFolder::BeginRounds(std::vector<Call>& more, const std::vector<uint64_t>& more_hashes) {
+  const size_t period = more_hashes.size(), before = held_;
+  CallRun run;
+  std::vector<uint64_t> hashes;
+  for (size_t i = 0; i < period && i < before; i++) {
+    run.pattern.push_back(held(i).call.Clone());
+    hashes.push_back(held(i).hash);
   }
-  run_.first_seq = held_.front().call.seq;
-  run_.first_ns = held_.front().call.time_ns;
-  for (const Held& held : held_) Extend(held.call);
-  held_.clear();
+  for (size_t i = 0; hashes.size() < period && i < more.size(); i++) {
+    run.pattern.push_back(std::move(more[i]));
+    hashes.push_back(more_hashes[i]);
+  }
+  run.first_seq = run.pattern.front().seq;
+  run.first_ns = run.pattern.front().time_ns;
+  run_ = std::move(run);
+  run_hashes_ = std::move(hashes);
+  place_ = 0;
+  for (size_t i = 0; i < before; i++) Extend(held(i).call);
+  front_ = held_ = 0;
   matches_ = {};
   in_run_ = true;
 }
 
 void CallFolder::Extend(const Call& call) {
   run_.count++;
+  if (++place_ == run_hashes_.size()) place_ = 0;
   run_.last_seq = call.seq;
   run_.last_ns = call.time_ns;
   if (call.answered && call.latency_ns) {
@@ -369,59 +365,35 @@ void CallFolder::Extend(const Call& call) {
   if (call.expects_reply && !call.answered) run_.unanswered++;
 }
 
-void CallFolder::AddRepeat(CallRun&& repeat) {
+void CallFolder::OnRun(CallRun&& repeat) {
   const size_t period = repeat.pattern.size();
+  if (period == 0) return;
   std::vector<uint64_t> hashes;
   for (const Call& call : repeat.pattern) hashes.push_back(call.Hash());
 
-  const auto merge = [&] {
-    run_.count = SaturatingAdd(run_.count, repeat.count);
-    run_.last_seq = repeat.last_seq;
-    run_.last_ns = repeat.last_ns;
-    if (repeat.min_latency_ns) {
-      run_.min_latency_ns = run_.min_latency_ns
-                                ? std::min(run_.min_latency_ns, repeat.min_latency_ns)
-                                : repeat.min_latency_ns;
-    }
-    run_.max_latency_ns = std::max(run_.max_latency_ns, repeat.max_latency_ns);
-    run_.unanswered = SaturatingAdd(run_.unanswered, repeat.unanswered);
-  };
-
-  if (in_run_) {
-    bool same = run_.pattern.size() == period;
-    for (size_t i = 0; same && i < period; i++)
-      same = run_hashes_[(run_.count + i) % period] == hashes[i];
-    if (same) {
-      merge();
-      if (run_.unanswered) EndRun();
-      return;
-    }
+  bool goes_on = in_run_ && run_hashes_.size() == period;
+  for (size_t i = 0; goes_on && i < period; i++)
+    goes_on = run_hashes_[(place_ + i) % period] == hashes[i];
+  if (!goes_on) {
     EndRun();
+    // Calls before it that stand in the file one by one belong to the run, also a part of a round:
+    // then its rounds begin there.
+    size_t before = 0;
+    while (before < held_ && held(held_ - 1 - before).hash == hashes[period - 1 - before % period])
+      before++;
+    while (held_ > before) EmitFront();
+    BeginRounds(repeat.pattern, hashes);
   }
-  // Calls before it that stand in the file one by one belong to the run, also a part of a round:
-  // then its rounds begin there.
-  size_t before = 0;
-  while (before < held_.size() &&
-         held_[held_.size() - 1 - before].hash == hashes[period - 1 - before % period])
-    before++;
-  while (held_.size() > before) EmitFront();
-  run_ = {};
-  run_hashes_.clear();
-  for (size_t i = 0; i < period && i < before; i++) {
-    run_.pattern.push_back(held_[i].call.Clone());
-    run_hashes_.push_back(held_[i].hash);
+  run_.count = SaturatingAdd(run_.count, repeat.count);
+  place_ = (place_ + repeat.count) % period;
+  run_.last_seq = repeat.last_seq;
+  run_.last_ns = repeat.last_ns;
+  if (repeat.min_latency_ns) {
+    run_.min_latency_ns = run_.min_latency_ns ? std::min(run_.min_latency_ns, repeat.min_latency_ns)
+                                              : repeat.min_latency_ns;
   }
-  for (size_t i = 0; run_.pattern.size() < period && i < period; i++) {
-    run_.pattern.push_back(std::move(repeat.pattern[i]));
-    run_hashes_.push_back(hashes[i]);
-  }
-  run_.first_seq = before > 0 ? held_.front().call.seq : repeat.first_seq;
-  run_.first_ns = before > 0 ? held_.front().call.time_ns : repeat.first_ns;
-  for (const Held& held : held_) Extend(held.call);
-  held_.clear();
-  matches_ = {};
-  in_run_ = true;
-  merge();
+  run_.max_latency_ns = std::max(run_.max_latency_ns, repeat.max_latency_ns);
+  run_.unanswered = SaturatingAdd(run_.unanswered, repeat.unanswered);
   if (run_.unanswered) EndRun();
 }
 
@@ -430,23 +402,24 @@ void CallFolder::EndRun() {
   in_run_ = false;
   CallRun run = std::move(run_);
   run_ = {};
-  if (run.count > run.pattern.size() || run.count == 0) {
-    out_(std::move(run));
+  if (run.count > run.pattern.size()) {
+    out_.OnRun(std::move(run));
     return;
   }
   // Less than two rounds are better read one by one.
-  for (size_t i = 0; i < run.count; i++) out_(SingleRun(std::move(run.pattern[i])));
+  for (size_t i = 0; i < run.count; i++) out_.OnCall(std::move(run.pattern[i]));
 }
 
 void CallFolder::EmitFront() {
-  Call call = std::move(held_.front().call);
-  held_.pop_front();
-  out_(SingleRun(std::move(call)));
+  Held& front = ring_[front_];
+  front_ = (front_ + 1) & (kRing - 1);
+  held_--;
+  out_.OnCall(std::move(front.call));
 }
 
 void CallFolder::Flush() {
   EndRun();
-  while (!held_.empty()) EmitFront();
+  while (held_ > 0) EmitFront();
   matches_ = {};
 }
 

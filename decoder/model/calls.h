@@ -13,9 +13,8 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
-#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -62,6 +61,9 @@ struct Call {
   };
   std::unique_ptr<Extra> extra;  // rarely
 
+  Call() = default;
+  Call(Call&&) = default;
+  Call& operator=(Call&&) = default;
   Call Clone() const;
   uint64_t Hash() const;  // equal for calls that look the same to a reader: not seq, time, latency
 };
@@ -80,10 +82,19 @@ struct CallRun {
   uint64_t rounds() const { return pattern.empty() ? 0 : count / pattern.size(); }
 };
 
+// Where calls go next. Single calls come apart from runs: most calls are single, and this way one
+// costs no allocation.
+class CallSink {
+ public:
+  virtual ~CallSink() = default;
+  virtual void OnCall(Call&& call) = 0;
+  virtual void OnRun(CallRun&& run) = 0;  // count >= 2
+};
+
+// Calls come out in order; a Repeat as a run of its own, after what was before it.
 class CallAssembler {
  public:
-  // Calls come out in order; a Repeat as a run of its own, after what was before it.
-  explicit CallAssembler(std::function<void(CallRun&&)> out) : out_(std::move(out)) {}
+  explicit CallAssembler(CallSink& out) : out_(out) {}
   void Add(const trace::Record& record);
   // Gives out what still waits for its answer.
   void Flush();
@@ -96,38 +107,45 @@ class CallAssembler {
     bool body_open = false;
     bool payload_open = false;
   };
-  void Emit(Call&& call);
   void Drain();
   void OnReply(const trace::Record& record);
   void OnChunk(const trace::Record& record);
   void OnRepeat(const trace::Record& record);
 
-  std::function<void(CallRun&&)> out_;
-  std::deque<Waiting> waiting_;
+  CallSink& out_;
+  std::vector<Waiting> waiting_;  // in order
 };
 
-class CallFolder {
+// Finds runs in what passes through. Runs come out when they end, calls at most kFoldWindow late.
+class CallFolder : public CallSink {
  public:
-  explicit CallFolder(std::function<void(CallRun&&)> out) : out_(std::move(out)) {}
-  void Add(CallRun&& run);
+  explicit CallFolder(CallSink& out) : out_(out) {}
+  void OnCall(Call&& call) override;
+  void OnRun(CallRun&& run) override;
   void Flush();
 
  private:
+  static constexpr size_t kRing = 32;
+  static_assert(kRing > kFoldWindow && (kRing & (kRing - 1)) == 0);
   struct Held {
     Call call;
     uint64_t hash = 0;
   };
-  void AddCall(Call&& call);
-  void AddRepeat(CallRun&& run);
-  void StartRun(size_t period, size_t calls);
+  Held& held(size_t i) { return ring_[(front_ + i) & (kRing - 1)]; }
+  void StartRun(size_t period);
+  void BeginRounds(std::vector<Call>& more, const std::vector<uint64_t>& more_hashes);
   void Extend(const Call& call);
   void EndRun();
   void EmitFront();
 
-  std::function<void(CallRun&&)> out_;
-  std::deque<Held> held_;                           // not given out, no run yet; newest last
+  CallSink& out_;
+  // Calls not given out that are in no run yet, oldest first.
+  std::array<Held, kRing> ring_;
+  size_t front_ = 0;
+  size_t held_ = 0;
   std::array<uint64_t, kMaxPeriod + 1> matches_{};  // [p]: newest calls in a row equal to p before
   bool in_run_ = false;
+  size_t place_ = 0;  // of the next call in the run's pattern
   CallRun run_;
   std::vector<uint64_t> run_hashes_;
 };

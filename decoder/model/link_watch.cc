@@ -95,11 +95,11 @@ std::string LinkWatch::RegisterName(const wire::RequestHeader& header, bool full
   return TargetText(header);
 }
 
-void LinkWatch::OnConfigRead(const ReadSeen& read) {
+void LinkWatch::OnConfigRead(const ReadSeen& read, const Writes& writes) {
   const uint64_t offset = read.header.arg0, size = read.header.arg1;
   if (size != 1 && size != 2 && size != 4) return;
   const uint64_t value = size == 4 ? read.value & 0xffffffff : read.value & ((1u << size * 8) - 1);
-  WatchLatency(read);
+  WatchLatency(read, writes);
   // Of the header's first 16 bytes none can be all ones on a device that answers.
   if (offset < 0x10 && size >= 2 && IsAllOnes(value, size)) {
     if (config_ones_seq_ == 0) config_ones_seq_ = read.seq;
@@ -127,23 +127,20 @@ void LinkWatch::OnConfigWrite(const wire::RequestHeader& header, uint64_t seq) {
   command_seq_ = seq;
 }
 
-void LinkWatch::OnWrite(const WriteSeen& write, uint64_t total) {
-  writes_total_ = total;
-  last_write_ = write;
-  if (write.header.command != static_cast<uint8_t>(wire::Command::kMmioWrite)) return;
-  if (write.header.bar == 5) bar5_used_ = true;
-  const bool ones = write.value_bytes > 0 && IsAllOnes(write.value, write.value_bytes);
+void LinkWatch::OnWrite(const wire::RequestHeader& header, uint64_t value) {
+  if (header.bar == 5) bar5_used_ = true;
+  const bool ones = header.arg1 > 0 && header.arg1 <= 8 && IsAllOnes(value, header.arg1);
   if (!ones && !ones_written_) return;
-  const auto it = registers_.find(Key(write.header));
+  const auto it = registers_.find(Key(header));
   if (it != registers_.end()) {
     it->second.ones_written = ones;
   } else if (ones && registers_.size() < kMaxRegisters) {
-    registers_[Key(write.header)].ones_written = true;
+    registers_[Key(header)].ones_written = true;
   }
   ones_written_ |= ones;
 }
 
-void LinkWatch::WatchLatency(const ReadSeen& read) {
+void LinkWatch::WatchLatency(const ReadSeen& read, const Writes& writes) {
   if (read.latency_ns == 0) return;
   const double latency = static_cast<double>(read.latency_ns);
   const bool slow = latency_reads_ >= kEnoughReads && read.latency_ns >= kSlowNs &&
@@ -152,7 +149,8 @@ void LinkWatch::WatchLatency(const ReadSeen& read) {
     if (slow_reads_ == 0) {
       slow_seq_ = read.seq;
       slow_latency_ = read.latency_ns;
-      slow_write_ = last_write_;
+      slow_write_.reset();
+      if (writes.newest) slow_write_ = *writes.newest;
     }
     slow_reads_ = SaturatingAdd(slow_reads_, read.count);
     slow_latency_ = std::min(slow_latency_, read.latency_ns);
@@ -175,13 +173,13 @@ void LinkWatch::WatchLatency(const ReadSeen& read) {
   latency_mean_ += (latency - latency_mean_) * std::min(weight, 1.0);
 }
 
-void LinkWatch::OnRead(const ReadSeen& read) {
+void LinkWatch::OnRead(const ReadSeen& read, const Writes& writes) {
   const uint64_t size = read.header.arg1;
   if (size == 0 || size > 8) return;
   if (read.header.bar == 5) bar5_used_ = true;
   const bool slow_before = slow_warning_.has_value();
   const double mean_before = latency_mean_;
-  WatchLatency(read);
+  WatchLatency(read, writes);
   if (!IsRegisterBar(read.header)) return;
 
   const auto it = registers_.find(Key(read.header));
@@ -202,7 +200,7 @@ void LinkWatch::OnRead(const ReadSeen& read) {
       reg->seq = read.last_seq;
       reg->time_ns = read.time_ns;
       reg->value = read.value;
-      reg->writes_total = writes_total_;
+      reg->writes_total = writes.total;
       reg->read = true;
       reg->ones_written = false;
     }
@@ -217,9 +215,9 @@ void LinkWatch::OnRead(const ReadSeen& read) {
     run.first = read;
     run.registers = 1;
     run.mean_before_ns = mean_before;
-    run.last_write = last_write_;
+    if (writes.newest) run.last_write = *writes.newest;
     if (reg && reg->read) run.good = *reg;
-    run.writes_between = writes_total_ - (run.good ? run.good->writes_total : 0);
+    run.writes_between = writes.total - (run.good ? run.good->writes_total : 0);
     current_ = std::move(run);
   } else if (Key(read.header) != Key(current_->first.header)) {
     current_->registers = 2;

@@ -36,6 +36,12 @@ struct WriteSeen {
 // "bar0+0x1620 <- 0x00000001", "CFG_WRITE 0x4 <- 0x0407".
 std::string WriteText(const WriteSeen& write);
 
+// All writes so far: how many, and the newest (nullptr: none).
+struct Writes {
+  uint64_t total = 0;
+  const WriteSeen* newest = nullptr;
+};
+
 // What one answered read brought. `count` > 1: equal reads, from `seq` to `last_seq`.
 struct ReadSeen {
   wire::RequestHeader header;
@@ -59,12 +65,12 @@ enum class LinkState : uint8_t {
 
 class LinkWatch {
  public:
-  void OnConfigRead(const ReadSeen& read);
+  void OnConfigRead(const ReadSeen& read, const Writes& writes);
   void OnConfigWrite(const wire::RequestHeader& header, uint64_t seq);
-  // MMIO_READ of up to 8 bytes, answered with status 0.
-  void OnRead(const ReadSeen& read);
-  // Every write, before it is shown to OnRead of a later one. `total` counts writes so far.
-  void OnWrite(const WriteSeen& write, uint64_t total);
+  // MMIO_READ of up to 8 bytes, answered with status 0. `writes`: those sent before it.
+  void OnRead(const ReadSeen& read, const Writes& writes);
+  // MMIO_WRITE of up to 8 bytes whose value is known.
+  void OnWrite(const wire::RequestHeader& header, uint64_t value);
   void OnBar(uint32_t bar, uint64_t size);
   void OnVendor(Vendor vendor) { vendor_ = vendor; }
   void NewConnection();
@@ -109,14 +115,12 @@ class LinkWatch {
   std::string RegisterName(const wire::RequestHeader& header, bool full) const;
   std::string RunText(const Run& run) const;
   std::string Conclusion() const;
-  void WatchLatency(const ReadSeen& read);
+  void WatchLatency(const ReadSeen& read, const Writes& writes);
 
   Vendor vendor_ = Vendor::kUnknown;
   std::unordered_map<uint64_t, Register> registers_;  // at most kMaxRegisters
   std::unordered_map<uint32_t, uint64_t> bar_size_;   // at most kMaxBars
   bool ones_written_ = false;                         // some entry of registers_ has it
-  uint64_t writes_total_ = 0;
-  std::optional<WriteSeen> last_write_;
   bool bar5_used_ = false;
 
   std::optional<uint32_t> config_id_;  // last good vendor and device word

@@ -157,24 +157,33 @@ void SessionModel::Impl::OnWrite(const trace::RequestView& request, const Run& r
     write.value_bytes = static_cast<uint8_t>(request.payload.size);
   }
   writes_total = SaturatingAdd(writes_total, run.count);
-  s.link.OnWrite(write, writes_total);
-  if (Is(header, Command::kMmioWrite)) {
-    if (header.bar == 2 && header.arg1 <= 8 && s.link.vendor() != Vendor::kNvidia)
-      s.doorbells = SaturatingAdd(s.doorbells, run.count);
-    CheckBarAddress(request, run.seq);
-  }
-  if (!s.recent_writes.empty()) {
-    WriteSeen& last = s.recent_writes.back();
-    if (last.header == header && last.value == write.value && write.value_bytes > 0 &&
+  recent.Add(write);
+  if (!Is(header, Command::kMmioWrite)) return;
+  if (write.value_bytes > 0) s.link.OnWrite(header, write.value);
+  if (header.bar == 2 && header.arg1 <= 8 && s.link.vendor() != Vendor::kNvidia)
+    s.doorbells = SaturatingAdd(s.doorbells, run.count);
+  CheckBarAddress(request, run.seq);
+}
+
+void SessionModel::Impl::RecentWrites::Add(const WriteSeen& write) {
+  if (count_ > 0) {
+    WriteSeen& last = ring_[(count_ - 1) % kSuspects];
+    if (last.header == write.header && write.value_bytes > 0 && last.value == write.value &&
         last.value_bytes == write.value_bytes) {
-      last.count = SaturatingAdd(last.count, run.count);
-      last.last_seq = run.last_seq;
+      last.count = SaturatingAdd(last.count, write.count);
+      last.last_seq = write.last_seq;
       last.time_ns = write.time_ns;
       return;
     }
   }
-  if (s.recent_writes.size() == kSuspects) s.recent_writes.pop_front();
-  s.recent_writes.push_back(write);
+  ring_[count_++ % kSuspects] = write;
+}
+
+std::vector<WriteSeen> SessionModel::Impl::RecentWrites::OldestFirst() const {
+  std::vector<WriteSeen> out;
+  for (uint64_t i = count_ - std::min<uint64_t>(count_, kSuspects); i < count_; i++)
+    out.push_back(ring_[i % kSuspects]);
+  return out;
 }
 
 // ---- pairing ---------------------------------------------------------------------------------
@@ -213,9 +222,9 @@ void SessionModel::Impl::GiveUpPending() {
     if (s.unanswered.size() < kMaxUnanswered)
       s.unanswered.push_back({p.seq, p.time_ns, current().number, p.header});
     // serve.py leaves its loop when a posted write fails, says nothing and keeps the socket open.
-    if (s.transport == Transport::kTcp && !s.recent_writes.empty() &&
-        s.recent_writes.back().last_seq + 1 == p.seq) {
-      const WriteSeen& write = s.recent_writes.back();
+    if (s.transport == Transport::kTcp && recent.newest() &&
+        recent.newest()->last_seq + 1 == p.seq) {
+      const WriteSeen& write = *recent.newest();
       Warn(
           "T4", p.seq,
           fmt::format("no answer to {} right after the posted write {} (record {}): serve.py stops "
@@ -227,7 +236,7 @@ void SessionModel::Impl::GiveUpPending() {
   s.unanswered_total = SaturatingAdd(s.unanswered_total, pending_forgotten);
   pending_forgotten = 0;
   pending.clear();
-  if (any) s.suspects = s.recent_writes;
+  if (any) s.suspects = recent.OldestFirst();
 }
 
 // ---- replies ---------------------------------------------------------------------------------
@@ -268,11 +277,11 @@ void SessionModel::Impl::OnReply(const wire::RequestHeader& header, const trace:
       if (reply.body.size == 0 || reply.body.size > 8 || !reply.body.whole()) break;
       ReadSeen small = read;
       small.value = LittleEndian(reply.body.data);
-      s.link.OnRead(small);
+      s.link.OnRead(small, writes());
       break;
     }
     case Command::kCfgRead:
-      s.link.OnConfigRead(read);
+      s.link.OnConfigRead(read, writes());
       break;
     case Command::kMapBar:
       OnMapBar(header, reply.reply, run.seq);
@@ -378,6 +387,10 @@ void SessionModel::Impl::OnMapBar(const wire::RequestHeader& header, const wire:
     bar = &s.bars.back();
     bar->dev = header.dev;
     bar->index = index;
+  }
+  if (words.address >= kLeastAddress) {
+    lowest_bar_word = std::min(lowest_bar_word, words.address >> 12);
+    highest_bar_word = std::max(highest_bar_word, words.address);
   }
   bar->size = words.size;
   bar->address = words.address;

@@ -165,8 +165,8 @@ struct Session {
 
   std::vector<Unanswered> unanswered;
   uint64_t unanswered_total = 0;
-  std::deque<WriteSeen> suspects;  // last writes before the newest unanswered request was given up
-  std::deque<WriteSeen> recent_writes;  // oldest first
+  // Last writes before the newest unanswered request was given up, oldest first.
+  std::vector<WriteSeen> suspects;
   std::vector<Refusal> refusals;
   uint64_t refusals_total = 0;
   uint64_t refusals_harmful = 0;

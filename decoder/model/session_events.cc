@@ -218,11 +218,11 @@ void SessionModel::Impl::CloseConnection(const std::string& closed_first, uint64
   }
   if (!any_request) return;
   const wire::CommandInfo* info = wire::FindCommand(last_request.command);
-  if (info && !info->reply && !s.recent_writes.empty()) {
+  if (info && !info->reply && recent.newest()) {
     Warn("T4", seq,
          fmt::format("server closed the connection without a message right after a posted write; "
                      "suspect: {} (record {})",
-                     WriteText(s.recent_writes.back()), s.recent_writes.back().last_seq));
+                     WriteText(*recent.newest()), recent.newest()->last_seq));
   } else {
     Warn(
         "closed", seq,

@@ -1,6 +1,7 @@
 // Internal to the session model: its working state and its parts, shared by session*.cc.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <map>
 #include <optional>
@@ -11,6 +12,9 @@
 #include "decoder/model/session.h"
 
 namespace tg::model {
+
+// Smaller numbers are no addresses (rule B06).
+inline constexpr uint64_t kLeastAddress = 0x10000;
 
 class SessionModel::Impl {
  public:
@@ -47,6 +51,17 @@ class SessionModel::Impl {
     uint64_t map_seq = 0;
     wire::RequestHeader header;
     int writes_left = 0;
+  };
+  // The last kSuspects writes; equal neighbours are one.
+  class RecentWrites {
+   public:
+    void Add(const WriteSeen& write);
+    const WriteSeen* newest() const { return count_ ? &ring_[(count_ - 1) % kSuspects] : nullptr; }
+    std::vector<WriteSeen> OldestFirst() const;
+
+   private:
+    std::array<WriteSeen, kSuspects> ring_;
+    uint64_t count_ = 0;
   };
   // What tells revisions and servers apart.
   struct Facts {
@@ -94,6 +109,7 @@ class SessionModel::Impl {
   BarSeen* FindBar(uint32_t dev, uint32_t index);
   const RegionSeen* FindRegion(uint32_t index) const;
   wire::Revision frame_revision() const;
+  Writes writes() const { return {writes_total, recent.newest()}; }
   Connection& current() { return s.connections.back(); }
   void Warn(std::string_view rule, uint64_t seq, std::string text);
 
@@ -122,7 +138,11 @@ class SessionModel::Impl {
   std::deque<Pending> pending;  // by sequence number
   uint64_t pending_forgotten = 0;
   std::vector<OpenBody> open_bodies;
+  RecentWrites recent;
   uint64_t writes_total = 0;
+  // No MAP_BAR address, shifted or not, lies outside.
+  uint64_t lowest_bar_word = UINT64_MAX;
+  uint64_t highest_bar_word = 0;
   bool raw_told = false;  // that this connection's streams lost their framing
   std::vector<HalfAddress> halves;
   std::vector<Warning> warnings;

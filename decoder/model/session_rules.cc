@@ -160,14 +160,14 @@ void SessionModel::Impl::CheckBarAddress(const trace::RequestView& request, uint
   };
   const auto plain = [](uint64_t value) {
     // Small round numbers occur for other reasons.
-    return value >= 0x10000 && !std::has_single_bit(value);
+    return value >= kLeastAddress && !std::has_single_bit(value);
   };
   const std::span<const uint8_t> data = request.payload.data;
   for (size_t at = 0; at + 8 <= data.size(); at += 8) {
     const uint64_t value = LittleEndian(data.subspan(at, 8));
-    if (value < 0x10000) continue;
+    if (value < lowest_bar_word || value > highest_bar_word || value < kLeastAddress) continue;
     for (const BarSeen& bar : s.bars) {
-      if (bar.address < 0x10000 || bar.address >> 12 > value || value > bar.address) continue;
+      if (bar.address < kLeastAddress || bar.address >> 12 > value || value > bar.address) continue;
       for (const int shift : kShifts) {
         if (value != bar.address >> shift || (value <= UINT32_MAX && !plain(value))) continue;
         Warn("B06", seq,
@@ -195,7 +195,7 @@ void SessionModel::Impl::CheckBarAddress(const trace::RequestView& request, uint
   }
   std::erase_if(halves, [](const HalfAddress& half) { return half.writes_left <= 0; });
   for (const BarSeen& bar : s.bars) {
-    if (bar.address < 0x10000) continue;
+    if (bar.address < kLeastAddress) continue;
     for (const int shift : kShifts) {
       const uint64_t address = bar.address >> shift;
       if (static_cast<uint32_t>(address) != word) continue;

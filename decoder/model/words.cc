@@ -6,6 +6,8 @@
 #include <array>
 #include <limits>
 
+#include "schemas/wire/bytes.h"
+
 namespace tg::model {
 namespace {
 
@@ -110,8 +112,10 @@ std::string Printable(std::string_view text, size_t limit) {
 }
 
 uint64_t LittleEndian(std::span<const uint8_t> bytes) {
+  if (bytes.size() >= 8) return LoadLe<uint64_t>(bytes.data());
+  if (bytes.size() == 4) return LoadLe<uint32_t>(bytes.data());
   uint64_t value = 0;
-  for (size_t i = std::min<size_t>(bytes.size(), 8); i > 0; i--) value = value << 8 | bytes[i - 1];
+  for (size_t i = bytes.size(); i > 0; i--) value = value << 8 | bytes[i - 1];
   return value;
 }
 
@@ -157,17 +161,6 @@ std::string CallText(const wire::RequestHeader& header) {
 
 std::string Count(uint64_t n, std::string_view noun) {
   return fmt::format("{} {}{}", Thousands(n), noun, n == 1 ? "" : "s");
-}
-
-uint64_t SaturatingAdd(uint64_t a, uint64_t b) {
-  return a > std::numeric_limits<uint64_t>::max() - b ? std::numeric_limits<uint64_t>::max()
-                                                      : a + b;
-}
-
-uint64_t SaturatingMul(uint64_t a, uint64_t b) {
-  if (a == 0 || b == 0) return 0;
-  return a > std::numeric_limits<uint64_t>::max() / b ? std::numeric_limits<uint64_t>::max()
-                                                      : a * b;
 }
 
 }  // namespace tg::model

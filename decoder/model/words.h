@@ -42,7 +42,13 @@ std::string CallText(const wire::RequestHeader& header);
 // "1 request", "2 requests".
 std::string Count(uint64_t n, std::string_view noun);
 
-uint64_t SaturatingAdd(uint64_t a, uint64_t b);
-uint64_t SaturatingMul(uint64_t a, uint64_t b);
+// Counters fed from traces stop at the largest number instead of starting over.
+constexpr uint64_t SaturatingAdd(uint64_t a, uint64_t b) {
+  return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+constexpr uint64_t SaturatingMul(uint64_t a, uint64_t b) {
+  if (a == 0 || b == 0) return 0;
+  return a > UINT64_MAX / b ? UINT64_MAX : a * b;
+}
 
 }  // namespace tg::model

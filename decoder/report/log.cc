@@ -201,8 +201,10 @@ std::string CallLine(const Call& call, wire::Revision revision) {
 LogPrinter::LogPrinter(const LogOptions& options, Output& out)
     : options_(options),
       out_(out),
-      folder_([this](CallRun&& run) { Print(run); }),
-      assembler_([this](CallRun&& run) { Filter(std::move(run)); }) {}
+      printer_(*this),
+      folder_(printer_),
+      behind_filter_(options.raw ? static_cast<model::CallSink&>(printer_) : folder_),
+      assembler_(*this) {}
 
 void LogPrinter::Add(const trace::Record& record) {
   assembler_.Add(record);
@@ -321,7 +323,12 @@ bool LogPrinter::Wanted(const Call& call, uint64_t last_seq, uint64_t last_ns,
   return true;
 }
 
-void LogPrinter::Filter(CallRun&& run) {
+void LogPrinter::OnCall(Call&& call) {
+  const bool unanswered = call.expects_reply && !call.answered;
+  if (Wanted(call, call.seq, call.time_ns, unanswered)) behind_filter_.OnCall(std::move(call));
+}
+
+void LogPrinter::OnRun(CallRun&& run) {
   const uint64_t period = run.pattern.size();
   std::vector<Call> kept;
   uint64_t count = 0, last_place = 0;
@@ -332,80 +339,81 @@ void LogPrinter::Filter(CallRun&& run) {
     kept.push_back(std::move(run.pattern[i]));
   }
   if (count == 0) return;
-  if (kept.size() < period && run.count > 1) {
-    // The last call of the run that is left over.
+  if (kept.size() < period) {
+    // Its last call may be one that is not wanted.
     const uint64_t whole = run.count - run.count % period;
-    uint64_t last = run.count % period > last_place ? whole + last_place
-                    : whole > 0                     ? whole - period + last_place
-                                                    : last_place;
+    const uint64_t last = run.count % period > last_place ? whole + last_place
+                          : whole > 0                     ? whole - period + last_place
+                                                          : last_place;
+    run.last_seq = model::SaturatingAdd(run.first_seq, last);
     run.first_seq = kept.front().seq;
-    run.last_seq = model::SaturatingAdd(run.last_seq - (run.count - 1), last);
     run.count = count;
   }
   run.pattern = std::move(kept);
-  if (options_.raw)
-    Print(run);
+  if (run.count == 1)
+    behind_filter_.OnCall(std::move(run.pattern.front()));
   else
-    folder_.Add(std::move(run));
+    behind_filter_.OnRun(std::move(run));
 }
 
-void LogPrinter::Print(const CallRun& run) {
+void LogPrinter::Print(const Call& first, const CallRun* run) {
   if (options_.json) {
-    PrintJson(run);
+    PrintJson(first, run);
     return;
   }
-  const Call& first = run.pattern.front();
-  std::string line = fmt::format("{:>9}  {:>12}  ", run.first_seq, model::Seconds(run.first_ns));
-  if (run.pattern.size() == 1) {
-    const bool bad = (first.answered && first.reply.status != 0) || run.unanswered > 0;
-    line += bad ? out_.Paint(Style::kBad, CallLine(first, revision_)) : CallLine(first, revision_);
+  std::string line = fmt::format("{:>9}  {:>12}  ", first.seq, model::Seconds(first.time_ns));
+  const bool unanswered = run ? run->unanswered > 0 : first.expects_reply && !first.answered;
+  if (!run || run->pattern.size() == 1) {
+    const bool bad = (first.answered && first.reply.status != 0) || unanswered;
+    const std::string text = CallLine(first, revision_);
+    line += bad ? out_.Paint(Style::kBad, text) : text;
     if (options_.annotate) line += options_.annotate(first);
   } else {
     line += "[";
-    for (const Call& call : run.pattern) {
+    for (const Call& call : run->pattern) {
       if (&call != &first) line += " | ";
       line += CallLine(call, revision_);
       if (options_.annotate) line += options_.annotate(call);
     }
     line += "]";
   }
-  if (run.count > 1) {
-    const uint64_t period = run.pattern.size(), rest = run.count % period;
-    std::string count = fmt::format("x{}", run.rounds());
+  if (run) {
+    const uint64_t period = run->pattern.size(), rest = run->count % period;
+    std::string count = fmt::format("x{}", run->rounds());
     if (period > 1) count += fmt::format(" rounds of {}", period);
     if (rest > 0) count += fmt::format(" and {}", model::Count(rest, "call"));
-    line +=
-        "  " + out_.Paint(Style::kBold, fmt::format("{} over {}", count,
-                                                    model::Duration(run.last_ns - run.first_ns)));
-    line += fmt::format(", to record {}", run.last_seq);
-    if (run.unanswered > 0) line += fmt::format(", {} unanswered", run.unanswered);
+    count += " over " + model::Duration(run->last_ns - run->first_ns);
+    line += "  " + out_.Paint(Style::kBold, count);
+    line += fmt::format(", to record {}", run->last_seq);
+    if (run->unanswered > 0) line += fmt::format(", {} unanswered", run->unanswered);
+    line += out_.Paint(Style::kDim, LatencyText(run->min_latency_ns, run->max_latency_ns));
+  } else {
+    line += out_.Paint(Style::kDim, LatencyText(first.latency_ns, first.latency_ns));
   }
-  line += out_.Paint(Style::kDim, LatencyText(run.min_latency_ns, run.max_latency_ns));
   if (first.after_damage) line += "  (after damage: record number and time are least values)";
   out_.Line(line);
 }
 
-void LogPrinter::PrintJson(const CallRun& run) {
+void LogPrinter::PrintJson(const Call& first, const CallRun* run) {
   Json out;
-  const Call& first = run.pattern.front();
-  out["kind"] = run.count == 1 ? "call" : "run";
-  out["seq"] = run.first_seq;
-  out["t_ns"] = run.first_ns;
-  if (run.count == 1) {
+  out["kind"] = run ? "run" : "call";
+  out["seq"] = first.seq;
+  out["t_ns"] = first.time_ns;
+  if (!run) {
     Json call = CallJson(first, revision_);
     for (auto& [key, value] : call.items()) out[key] = std::move(value);
     out["latency_ns"] = first.answered && first.latency_ns ? Json(first.latency_ns) : Json(nullptr);
     if (options_.annotate) out["name"] = options_.annotate(first);
   } else {
-    out["last_seq"] = run.last_seq;
-    out["t1_ns"] = run.last_ns;
-    out["count"] = run.count;
-    out["period"] = run.pattern.size();
-    out["unanswered"] = run.unanswered;
-    out["min_latency_ns"] = run.min_latency_ns;
-    out["max_latency_ns"] = run.max_latency_ns;
+    out["last_seq"] = run->last_seq;
+    out["t1_ns"] = run->last_ns;
+    out["count"] = run->count;
+    out["period"] = run->pattern.size();
+    out["unanswered"] = run->unanswered;
+    out["min_latency_ns"] = run->min_latency_ns;
+    out["max_latency_ns"] = run->max_latency_ns;
     out["calls"] = Json::array();
-    for (const Call& call : run.pattern) {
+    for (const Call& call : run->pattern) {
       Json j = CallJson(call, revision_);
       if (options_.annotate) j["name"] = options_.annotate(call);
       out["calls"].push_back(std::move(j));

@@ -35,7 +35,7 @@ struct LogOptions {
 };
 
 // Prints the records of a trace in order.
-class LogPrinter {
+class LogPrinter : private model::CallSink {
  public:
   LogPrinter(const LogOptions& options, Output& out);
   void Add(const trace::Record& record);
@@ -48,9 +48,21 @@ class LogPrinter {
 
  private:
   bool Wanted(const model::Call& call, uint64_t last_seq, uint64_t last_ns, bool unanswered) const;
-  void Filter(model::CallRun&& run);
-  void Print(const model::CallRun& run);
-  void PrintJson(const model::CallRun& run);
+  void OnCall(model::Call&& call) override;
+  void OnRun(model::CallRun&& run) override;
+  // `run`: nullptr for a single call.
+  void Print(const model::Call& first, const model::CallRun* run);
+  void PrintJson(const model::Call& first, const model::CallRun* run);
+  // What the folder lets out is to be printed.
+  class Printer : public model::CallSink {
+   public:
+    explicit Printer(LogPrinter& log) : log_(log) {}
+    void OnCall(model::Call&& call) override { log_.Print(call, nullptr); }
+    void OnRun(model::CallRun&& run) override { log_.Print(run.pattern.front(), &run); }
+
+   private:
+    LogPrinter& log_;
+  };
   struct PendingNote {
     uint64_t seq = 0;
     uint64_t time_ns = 0;
@@ -66,7 +78,9 @@ class LogPrinter {
   Output& out_;
   wire::Revision revision_ = wire::Revision::kUndecided;
   std::vector<PendingNote> notes_;
+  Printer printer_;
   model::CallFolder folder_;
+  model::CallSink& behind_filter_;  // the folder, or with --raw the printer
   model::CallAssembler assembler_;
 };
 

@@ -10,11 +10,9 @@ namespace tg::report {
 
 using model::CallRun;
 
-PollTable::PollTable()
-    : folder_([this](CallRun&& run) { Keep(std::move(run)); }),
-      assembler_([this](CallRun&& run) { folder_.Add(std::move(run)); }) {}
+PollTable::PollTable() : folder_(*this), assembler_(folder_) {}
 
-void PollTable::Keep(CallRun&& run) {
+void PollTable::OnRun(CallRun&& run) {
   if (run.count < kLeastPollCalls) return;
   total_++;
   if (runs_.size() < kMaxPolls) {

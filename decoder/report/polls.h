@@ -11,7 +11,7 @@ namespace tg::report {
 inline constexpr size_t kMaxPolls = 10;
 inline constexpr uint64_t kLeastPollCalls = 100;
 
-class PollTable {
+class PollTable : private model::CallSink {
  public:
   PollTable();
   PollTable(const PollTable&) = delete;
@@ -23,7 +23,8 @@ class PollTable {
   uint64_t total() const { return total_; }  // runs of kLeastPollCalls and more
 
  private:
-  void Keep(model::CallRun&& run);
+  void OnCall(model::Call&&) override {}
+  void OnRun(model::CallRun&& run) override;
 
   std::vector<model::CallRun> runs_;
   uint64_t total_ = 0;
