@@ -85,6 +85,7 @@ void SessionModel::Impl::Finish() {
   }
   open_bodies.clear();
   GiveUpPending();
+  s.recent_writes = recent.OldestFirst();
   UpdateFindings();
 }
 

@@ -165,6 +165,7 @@ struct Session {
 
   std::vector<Unanswered> unanswered;
   uint64_t unanswered_total = 0;
+  std::vector<WriteSeen> recent_writes;  // the last ones of the trace, oldest first; at Finish()
   // Last writes before the newest unanswered request was given up, oldest first.
   std::vector<WriteSeen> suspects;
   std::vector<Refusal> refusals;
