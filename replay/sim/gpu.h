@@ -63,6 +63,7 @@ class Gpu {
   const Card& card() const { return card_; }
   Smu& smu() { return *smu_; }
   GpuVm& vm() { return *vm_; }
+  Ih& ih() { return *ih_; }
 
  private:
   explicit Gpu(const Asic& asic, std::span<const amd::IpBlock> ips, uint64_t bar0_size, Vram vram);

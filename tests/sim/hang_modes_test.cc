@@ -1,0 +1,149 @@
+// Each way to go wrong, as the client meets it.
+#include <gtest/gtest.h>
+
+#include "tests/sim/rig.h"
+
+namespace tg::test {
+namespace {
+
+client::SessionOptions Impatient() {
+  client::SessionOptions options;
+  options.wait_timeout = std::chrono::milliseconds(300);
+  return options;
+}
+
+// One copy up and its wait: an error, or nothing.
+std::string CopyAndWait(client::Session& session) {
+  const auto buffer = session.Allocate(4096).value();
+  const std::vector<uint8_t> data = Pattern(4096, 1);
+  if (auto done = session.CopyIn(buffer, data); !done) return done.error().message;
+  if (auto done = session.Synchronize(); !done) return done.error().message;
+  return "";
+}
+
+TEST(HangModes, SdmaStall) {
+  Rig rig;
+  rig.Hang("sdma-stall:after=2");
+  client::Session& session = rig.Open(Impatient());
+  EXPECT_EQ(CopyAndWait(session), "");
+  EXPECT_EQ(CopyAndWait(session), "");
+  EXPECT_EQ(CopyAndWait(session),
+            "Wait timeout: 300 ms! (the signal is not set to 3, but 2); device hang detected");
+  // The poll before the copy is done, the copy is not: 6 dwords into the third submission.
+  EXPECT_EQ(session.sdma_rptr(), 2u * 0x44 + 0x18);
+  EXPECT_FALSE(rig.gpu->pending());
+}
+
+TEST(HangModes, SdmaPollNever) {
+  Rig rig;
+  rig.Hang("sdma-poll-never:after=1");
+  client::Session& session = rig.Open(Impatient());
+  EXPECT_EQ(CopyAndWait(session), "");
+  EXPECT_NE(CopyAndWait(session), "");
+  EXPECT_EQ(session.sdma_rptr(), 0x44u);  // at the poll, although memory holds what it wants
+}
+
+TEST(HangModes, ComputeStallIsCuredByRecovery) {
+  Rig rig;
+  rig.Hang("compute-stall:after=1:count=1");
+  client::Session& session = rig.Open(Impatient());
+  ASSERT_TRUE(session.Barrier());
+  const auto hung = session.Barrier();
+  ASSERT_FALSE(hung);
+  EXPECT_NE(hung.error().message.find("device hang detected"), std::string::npos);
+  EXPECT_TRUE(session.Barrier());
+}
+
+TEST(HangModes, PageFaultOfACopy) {
+  Rig rig;
+  rig.Hang("page-fault:count=1");
+  client::Session& session = rig.Open(Impatient());
+  EXPECT_EQ(CopyAndWait(session), "");  // it goes unnoticed
+  EXPECT_NE(rig.Get("regGCVM_L2_PROTECTION_FAULT_STATUS"), 0u);
+  EXPECT_EQ(rig.counters().interrupts, 1u);
+  ASSERT_TRUE(session.Close());
+}
+
+TEST(HangModes, PageFaultOfOneAddressStopsTheEngine) {
+  Rig rig;
+  client::Session& session = rig.Open(Impatient());
+  const auto buffer = session.Allocate(8192).value();
+  rig.Hang("page-fault:" + std::to_string(buffer.va + 4096) + ":stop");
+  const std::vector<uint8_t> data = Pattern(8192, 1);
+  ASSERT_TRUE(session.CopyIn(buffer, std::span(data).first(4096)));
+  ASSERT_TRUE(session.Synchronize());
+  ASSERT_TRUE(session.CopyIn(buffer, data));
+  const auto hung = session.Synchronize();
+  ASSERT_FALSE(hung);
+  // The interrupt is read after 200 ms: error state before the timeout.
+  EXPECT_EQ(hung.error().message, "Device is in error state; device hang detected");
+}
+
+TEST(HangModes, FenceLost) {
+  Rig rig;
+  rig.Hang("fence-lost:after=1:count=1");
+  client::Session& session = rig.Open(Impatient());
+  EXPECT_EQ(CopyAndWait(session), "");
+  EXPECT_NE(CopyAndWait(session), "");
+  EXPECT_EQ(session.sdma_rptr(), 2u * 0x44);  // everything was executed
+  EXPECT_EQ(rig.counters().sdma_fences, 2u);
+}
+
+TEST(HangModes, DoorbellLost) {
+  Rig rig;
+  rig.Hang("doorbell-lost:after=1:count=1");
+  client::Session& session = rig.Open(Impatient());
+  EXPECT_EQ(CopyAndWait(session), "");
+  EXPECT_NE(CopyAndWait(session), "");
+  EXPECT_EQ(session.sdma_rptr(), 0x44u);
+}
+
+TEST(HangModes, SmuDead) {
+  Rig rig;
+  client::Session& session = rig.Open();
+  rig.Hang("smu-dead:after=1");
+  for (const uint32_t expected : {1u, 0u, 0u}) {
+    ASSERT_TRUE(session.WriteRegister("mmMP1_SMN_C2PMSG_90", 0));
+    ASSERT_TRUE(session.WriteRegister("mmMP1_SMN_C2PMSG_66", 2));
+    EXPECT_EQ(rig.Get("mmMP1_SMN_C2PMSG_90"), expected);
+  }
+}
+
+TEST(HangModes, PspDead) {
+  Rig rig;
+  client::Session& session = rig.Open();
+  rig.Hang("psp-dead");
+  ASSERT_TRUE(session.WriteRegister("regMP0_SMN_C2PMSG_64", 0x30000));
+  EXPECT_EQ(rig.Get("regMP0_SMN_C2PMSG_64") & 0x80000000, 0u);
+  rig.gpu->Reset();
+  ASSERT_TRUE(session.WriteRegister("regMP0_SMN_C2PMSG_35", 0x80000));
+  EXPECT_EQ(rig.Get("regMP0_SMN_C2PMSG_35"), 0u);
+}
+
+TEST(HangModes, ConfigRetry) {
+  Rig rig;
+  rig.Hang("config-retry:after=1:count=4");
+  EXPECT_EQ(rig.gpu->CfgRead(0, 4), 0x744c1002u);
+  EXPECT_EQ(rig.gpu->CfgRead(0, 4), 0xffff0001u);
+  EXPECT_EQ(rig.gpu->CfgRead(0, 2), 0x0001u);
+  EXPECT_EQ(rig.gpu->CfgRead(2, 2), 0xffffu);
+  EXPECT_EQ(rig.gpu->CfgRead(4, 2), 0xffffu);
+  EXPECT_EQ(rig.gpu->CfgRead(0, 4), 0x744c1002u);
+}
+
+TEST(HangModes, CardThatIsGone) {
+  Rig rig;
+  client::Session& session = rig.Open(Impatient());
+  const auto page = session.MapHost(0x1000).value();
+  rig.gpu->SetGone(true);
+  EXPECT_EQ(rig.Get("regSCRATCH_REG7"), 0xffffffffu);
+  EXPECT_EQ(rig.gpu->CfgRead(0, 4), 0xffffffffu);
+  const uint32_t fence[] = {0x00030005, Low(page.va), High(page.va), 5};
+  ASSERT_TRUE(session.SubmitSdma(fence));
+  EXPECT_EQ(Word(*page.memory, 0), 0u);
+  rig.gpu->SetGone(false);
+  EXPECT_EQ(rig.Get("regSCRATCH_REG7"), 0xA0000008u);
+}
+
+}  // namespace
+}  // namespace tg::test
