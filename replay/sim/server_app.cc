@@ -15,6 +15,9 @@ using wire::Command;
 constexpr uint64_t kMappingBase = 0x7000'0000'0000;
 constexpr uint64_t kMappingStep = 0x100'0000'0000;
 
+// What a host's driver can wire down for one region, at the very most.
+constexpr uint64_t kRegionMaximum = 1ull << 34;
+
 constexpr bool IsWidth(uint64_t size) {
   return size == 1 || size == 2 || size == 4;
 }
@@ -85,7 +88,7 @@ bool AppProtocol::MapBar(Link& link, uint32_t bar) {
 }
 
 bool AppProtocol::MapSysmem(Link& link, uint64_t size) {
-  if (regions_.size() >= wire::kAppRegionLimit || size > (1ull << 38))
+  if (regions_.size() >= wire::kAppRegionLimit || size > kRegionMaximum)
     return Reply(link, {1, 0, 0});
   const uint64_t granted = std::max<uint64_t>((size + 0xfff) & ~0xfffull, kAppRegionMinimum);
   auto region = Region::CreateShared(granted);

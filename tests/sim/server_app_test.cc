@@ -223,7 +223,7 @@ TEST_F(App, NoMoreThan128RegionsPerClient) {
 }
 
 TEST_F(App, AbsurdRegionSizesAreRefused) {
-  for (uint64_t size : {UINT64_MAX, UINT64_MAX - 0xfff, 1ull << 50}) {
+  for (uint64_t size : {uint64_t{UINT64_MAX}, uint64_t{UINT64_MAX - 0xfff}, uint64_t{1} << 50}) {
     client().Send(kMapSysmemFd, 0, size, 0);
     const auto [reply, fd] = client().ReplyWithDescriptor();
     EXPECT_EQ(reply, (wire::ReplyHeader{1, 0, 0}));
@@ -260,7 +260,7 @@ TEST_F(App, ResizeDoesNothingResetDoes) {
 }
 
 TEST_F(App, UnknownCommandsAreRefusedAndTheirPayloadIsTakenForHeaders) {
-  for (uint8_t command : {kMapSysmem, kSysmemRead, kPing, uint8_t{13}, uint8_t{255}}) {
+  for (uint8_t command : std::initializer_list<uint8_t>{kMapSysmem, kSysmemRead, kPing, 13, 255}) {
     client().Send(command, 0, 0, 0);
     EXPECT_EQ(client().Reply(), (wire::ReplyHeader{1, 0, 0})) << int{command};
   }
