@@ -7,6 +7,8 @@ namespace {
 
 constexpr std::chrono::seconds kRetry{1};
 constexpr size_t kSmallestPage = 4096;
+// While a Sync() keeps them from being unmapped, no more than these wait.
+constexpr size_t kMostRetired = 4;
 
 // Page faults happen here, on the background thread, and not under the relay's stores.
 void Prefault(std::span<uint8_t> bytes) {
@@ -20,8 +22,8 @@ void Prefault(std::span<uint8_t> bytes) {
 
 SegmentSupply::SegmentSupply(std::unique_ptr<Sink> sink, size_t segment_size)
     : sink_(std::move(sink)), segment_size_(segment_size) {
-  retired_.reserve(8);
-  unmapping_.reserve(8);
+  retired_.reserve(kMostRetired + 1);
+  unmapping_.reserve(kMostRetired + 1);
   // The thread inherits a full signal mask: signals are the program's business, and growing past
   // RLIMIT_FSIZE then fails with EFBIG instead of killing the process with SIGXFSZ.
   sigset_t all, before;
@@ -31,45 +33,64 @@ SegmentSupply::SegmentSupply(std::unique_ptr<Sink> sink, size_t segment_size)
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
+// Making the next segment comes before all else: somebody may be waiting for it.
 void SegmentSupply::Run() {
   std::unique_lock lock(mutex_);
   while (!stop_) {
-    if (!retired_.empty()) {
-      lock.unlock();
-      {
-        const std::lock_guard use(unmap_mutex_);
-        UnmapRetired();
-      }
-      lock.lock();
-    } else if (!have_next_) {
-      const uint64_t offset = next_offset_;
-      lock.unlock();
-      Result<std::span<uint8_t>> mapped = sink_->Map(offset, segment_size_);
-      if (mapped) Prefault(*mapped);
-      lock.lock();
-      failed_ = !mapped;
-      if (mapped) {
-        have_next_ = true;
-        next_ = {*mapped, offset};
-        next_offset_ = offset + mapped->size();
-      } else {
-        error_ = mapped.error();
-      }
-      ready_.notify_all();
-      if (failed_) wake_.wait_for(lock, kRetry, [this] { return stop_ || !retired_.empty(); });
-    } else {
+    const bool crowded = retired_.size() >= kMostRetired;
+    if (!have_next_ && !crowded && std::chrono::steady_clock::now() >= retry_at_) {
+      MapNext(lock);
+    } else if (!retired_.empty() && !busy_) {
+      UnmapRetired(lock);
+    } else if (have_next_ || crowded) {
       wake_.wait(lock);
+    } else {
+      wake_.wait_until(lock, retry_at_);
     }
   }
 }
 
-void SegmentSupply::UnmapRetired() {
-  {
-    const std::lock_guard lock(mutex_);
-    unmapping_.swap(retired_);
+void SegmentSupply::MapNext(std::unique_lock<std::mutex>& lock) {
+  const uint64_t offset = next_offset_;
+  lock.unlock();
+  Result<std::span<uint8_t>> mapped = sink_->Map(offset, segment_size_);
+  if (mapped) Prefault(*mapped);
+  lock.lock();
+  failed_ = !mapped;
+  if (mapped) {
+    have_next_ = true;
+    next_ = {*mapped, offset};
+    next_offset_ = offset + mapped->size();
+  } else {
+    error_ = mapped.error();
+    retry_at_ = std::chrono::steady_clock::now() + kRetry;
   }
+  ready_.notify_all();
+}
+
+void SegmentSupply::UnmapRetired(std::unique_lock<std::mutex>& lock) {
+  busy_ = true;
+  unmapping_.swap(retired_);
+  lock.unlock();
   for (const Segment& segment : unmapping_) sink_->Unmap(segment.bytes);
   unmapping_.clear();
+  lock.lock();
+  busy_ = false;
+  idle_.notify_all();
+}
+
+void SegmentSupply::BeginSync() {
+  std::unique_lock lock(mutex_);
+  idle_.wait(lock, [this] { return !busy_; });
+  if (!retired_.empty()) UnmapRetired(lock);
+  busy_ = true;
+}
+
+void SegmentSupply::EndSync() {
+  const std::lock_guard lock(mutex_);
+  busy_ = false;
+  idle_.notify_all();
+  wake_.notify_one();
 }
 
 Result<Segment> SegmentSupply::First() {
@@ -112,8 +133,9 @@ void SegmentSupply::Stop(const Segment& current) {
     wake_.notify_one();
   }
   if (thread_.joinable()) thread_.join();
-  const std::lock_guard use(unmap_mutex_);
-  UnmapRetired();
+  std::unique_lock lock(mutex_);
+  idle_.wait(lock, [this] { return !busy_; });
+  UnmapRetired(lock);
   if (!current.bytes.empty()) sink_->Unmap(current.bytes);
   if (have_next_) sink_->Unmap(next_.bytes);
   have_next_ = false;

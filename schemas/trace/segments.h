@@ -8,7 +8,6 @@
 // When the next segment cannot be had (disk full), the thread tries again about every second.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -51,13 +50,13 @@ class SegmentSupply {
   void Retire(const Segment& old);
 
   // Forces everything to the disk that stands in retired segments and in `dirty`, computed by
-  // `locate` while no segment can be unmapped.
+  // `locate` while no segment can be unmapped. Does not keep the thread from making the next one.
   template <typename F>
   Result<void> Sync(const F& locate) {
-    const std::lock_guard use(unmap_mutex_);
-    const std::span<uint8_t> dirty = locate();
-    UnmapRetired();
-    return sink_->Sync(dirty);
+    BeginSync();
+    Result<void> done = sink_->Sync(locate());
+    EndSync();
+    return done;
   }
 
   // Ends the thread and unmaps everything, `current` too.
@@ -67,24 +66,28 @@ class SegmentSupply {
 
  private:
   void Run();
-  void UnmapRetired();  // with unmap_mutex_ held
+  void MapNext(std::unique_lock<std::mutex>& lock);
+  void UnmapRetired(std::unique_lock<std::mutex>& lock);
+  void BeginSync();
+  void EndSync();
 
   std::unique_ptr<Sink> sink_;
   const size_t segment_size_;
 
-  std::mutex unmap_mutex_;  // before mutex_; held while a segment may not go away
-  std::vector<Segment> unmapping_;
-
   std::mutex mutex_;
   std::condition_variable wake_;   // for the thread
   std::condition_variable ready_;  // for who waits in Poll()
+  std::condition_variable idle_;   // for who waits in BeginSync()
   bool stop_ = false;
   bool have_next_ = false;
   bool failed_ = false;
+  std::chrono::steady_clock::time_point retry_at_;
   Error error_;
   Segment next_;
   uint64_t next_offset_ = 0;
   std::vector<Segment> retired_;
+  std::vector<Segment> unmapping_;
+  bool busy_ = false;  // Sync() or an unmapping is under way: neither while the other is
   std::thread thread_;
 };
 

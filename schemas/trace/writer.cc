@@ -53,7 +53,9 @@ class TraceWriter::Impl {
       : supply_(std::move(sink), SegmentSize(options.segment_size)),
         out_(supply_),
         fold_(options.fold),
-        start_(options.start_mono_ns) {}
+        start_(options.start_mono_ns) {
+    out_.set_patience(std::chrono::milliseconds(options.patience_ms));
+  }
   ~Impl() { supply_.Stop(TakeSegment()); }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;

@@ -91,6 +91,7 @@ struct WriterOptions {
   size_t segment_size = 8u << 20;
   bool fold = true;            // Repeat packets for runs of equal calls
   uint64_t start_mono_ns = 0;  // the clock's zero: times passed in are >= this
+  uint32_t patience_ms = 20;   // how long a record waits for a segment before it is lost
 };
 
 class TraceWriter {

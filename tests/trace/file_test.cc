@@ -26,6 +26,7 @@ std::unique_ptr<TraceWriter> NewFile(const std::string& path, WriterOptions opti
                                      const proto::Header& header = SmallHeader()) {
   auto sink = OpenFileSink(path, false);
   EXPECT_TRUE(sink) << sink.error().message;
+  options.patience_ms = 60'000;  // no losses, however slow the machine
   auto writer = TraceWriter::Create(std::move(*sink), options, header);
   EXPECT_TRUE(writer) << writer.error().message;
   return std::move(*writer);

@@ -24,7 +24,7 @@ struct MemoryFile {
   std::map<uint64_t, std::unique_ptr<std::vector<uint8_t>>> segments;  // by file offset
   std::vector<uint8_t> durable;                                        // what a power cut leaves
   std::set<const uint8_t*> unmapped;  // segments given back since the last Sync()
-  uint64_t limit = UINT64_MAX;                                         // bytes that the disk holds
+  uint64_t limit = UINT64_MAX;        // bytes that the disk holds
   Error::Code limit_code = Error::Code::kNoSpace;
   int map_delay_ms = 0;
   int maps = 0, unmaps = 0, syncs = 0, failures = 0;
