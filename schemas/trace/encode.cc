@@ -25,8 +25,9 @@ void PutRepeatState(uint8_t* p, const RepeatState& state) {
     StoreLe(at + 1, narrow[i]);
   }
   at[0] = kStateCrcKey;
-  // A kill between these stores must leave a checksum that does not hold.
-  std::atomic_thread_fence(std::memory_order_release);
+  // A kill between these stores must leave a checksum that does not hold. (Of a killed process all
+  // stores up to some instruction are there: only the compiler must keep their order.)
+  std::atomic_signal_fence(std::memory_order_release);
   StoreLe(at + 1, Crc32c({p, kSummed}));
 }
 

@@ -48,10 +48,9 @@ class FileSink : public Sink {
   Result<void> Sync(std::span<uint8_t> dirty) override {
     syncing_ = true;
     if (!dirty.empty()) {
-      const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-      const auto begin = reinterpret_cast<uintptr_t>(dirty.data());
-      const uintptr_t aligned = begin / page * page;
-      if (msync(reinterpret_cast<void*>(aligned), begin - aligned + dirty.size(), MS_SYNC) != 0)
+      const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+      const size_t before = reinterpret_cast<uintptr_t>(dirty.data()) % page;
+      if (msync(dirty.data() - before, before + dirty.size(), MS_SYNC) != 0)
         return tl::unexpected(FromErrno("cannot write " + path_ + " to the disk", errno));
     }
     if (const int error = SyncFile(fd_); error != 0)

@@ -63,7 +63,7 @@ bool CallImage::operator==(const CallImage& other) const {
 }
 
 size_t CallHistory::PeriodFor(const RequestRecord& record) const {
-  if (open_ || count_ < 2) return 0;
+  if (open_ || !periodic_) return 0;
   const uint64_t hash = HashRequest(record);
   for (size_t p = 1; p <= kMaxPeriod; p++) {
     if (equal_[p - 1] < p || Back(p).request_hash != hash) continue;
@@ -117,13 +117,17 @@ void CallHistory::OnReply(const ReplyRecord& record, bool newest) {
 
 void CallHistory::Complete() {
   const uint64_t hash = Back(1).hash;
-  for (size_t p = 1; p <= kMaxPeriod; p++)
-    equal_[p - 1] = count_ > p && Back(1 + p).hash == hash ? equal_[p - 1] + 1 : 0;
+  periodic_ = false;
+  for (size_t p = 1; p <= kMaxPeriod; p++) {
+    uint32_t& equal = equal_[p - 1];
+    equal = count_ > p && Back(1 + p).hash == hash ? equal + 1 : 0;
+    if (equal >= p) periodic_ = true;
+  }
 }
 
 void CallHistory::Clear() {
   count_ = 0;
-  open_ = false;
+  open_ = periodic_ = false;
   equal_ = {};
 }
 

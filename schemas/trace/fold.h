@@ -62,8 +62,9 @@ class CallHistory {
   void Complete();
 
   std::array<Entry, kKept> ring_;
-  size_t count_ = 0;   // calls since Clear()
-  bool open_ = false;  // the newest one waits for its reply
+  size_t count_ = 0;       // calls since Clear()
+  bool open_ = false;      // the newest one waits for its reply
+  bool periodic_ = false;  // some period may have come twice: worth a closer look
   // equal_[p - 1]: how many of the newest calls in a row equal the one p before them.
   std::array<uint32_t, kMaxPeriod> equal_ = {};
 };

@@ -6,6 +6,7 @@
 
 #include "schemas/trace/ops.h"
 #include "schemas/trace/packet_view.h"
+#include "schemas/trace/text.h"
 #include "schemas/trace/trace.pb.h"
 #include "schemas/trace/window.h"
 
@@ -279,7 +280,7 @@ Result<void> TraceReader::Impl::Begin(const std::string& name) {
   const Look look = LookAt(0, view);
   if (look.state == Look::State::kGood && view.kind == PacketView::kHeader) {
     auto header = std::make_unique<proto::Header>();
-    if (header->ParseFromArray(view.message.data(), static_cast<int>(view.message.size()))) {
+    if (ParseUntrusted(view.message, *header)) {
       if (header->features() != 0)
         return Fail(Error::Code::kUnsupported,
                     name + " was written by a newer version (feature bits " +
@@ -527,7 +528,7 @@ bool TraceReader::Impl::DeliverRepeat(Record& record) {
 }
 
 bool TraceReader::Impl::DeliverProto(Record& record, Bytes body) {
-  if (!packet_.ParseFromArray(body.data(), static_cast<int>(body.size()))) return false;
+  if (!ParseUntrusted(body, packet_)) return false;
   if (view_.kind == PacketView::kHeader) {
     ticks_ = 0;
     if (!header_) header_ = std::make_unique<proto::Header>(packet_.header());

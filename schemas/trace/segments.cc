@@ -1,6 +1,7 @@
 #include "schemas/trace/segments.h"
 
 #include <csignal>
+#include <utility>
 
 namespace tg::trace {
 namespace {
@@ -41,7 +42,12 @@ void SegmentSupply::Run() {
     if (!have_next_ && !crowded && std::chrono::steady_clock::now() >= retry_at_) {
       MapNext(lock);
     } else if (!retired_.empty() && !busy_) {
-      UnmapRetired(lock);
+      busy_ = true;
+      lock.unlock();
+      UnmapRetired();
+      lock.lock();
+      busy_ = false;
+      idle_.notify_all();
     } else if (have_next_ || crowded) {
       wake_.wait(lock);
     } else {
@@ -68,22 +74,23 @@ void SegmentSupply::MapNext(std::unique_lock<std::mutex>& lock) {
   ready_.notify_all();
 }
 
-void SegmentSupply::UnmapRetired(std::unique_lock<std::mutex>& lock) {
-  busy_ = true;
-  unmapping_.swap(retired_);
-  lock.unlock();
+void SegmentSupply::UnmapRetired() {
+  {
+    const std::lock_guard lock(mutex_);
+    unmapping_.swap(retired_);
+  }
   for (const Segment& segment : unmapping_) sink_->Unmap(segment.bytes);
   unmapping_.clear();
-  lock.lock();
-  busy_ = false;
-  idle_.notify_all();
 }
 
-void SegmentSupply::BeginSync() {
+void SegmentSupply::WaitIdle() {
   std::unique_lock lock(mutex_);
   idle_.wait(lock, [this] { return !busy_; });
-  if (!retired_.empty()) UnmapRetired(lock);
-  busy_ = true;
+}
+
+bool SegmentSupply::TryBeginSync() {
+  const std::lock_guard lock(mutex_);
+  return !std::exchange(busy_, true);
 }
 
 void SegmentSupply::EndSync() {
@@ -133,9 +140,8 @@ void SegmentSupply::Stop(const Segment& current) {
     wake_.notify_one();
   }
   if (thread_.joinable()) thread_.join();
-  std::unique_lock lock(mutex_);
-  idle_.wait(lock, [this] { return !busy_; });
-  UnmapRetired(lock);
+  WaitIdle();
+  UnmapRetired();
   if (!current.bytes.empty()) sink_->Unmap(current.bytes);
   if (have_next_) sink_->Unmap(next_.bytes);
   have_next_ = false;

@@ -49,12 +49,21 @@ class SegmentSupply {
   // The thread unmaps it, and makes the one after the next.
   void Retire(const Segment& old);
 
-  // Forces everything to the disk that stands in retired segments and in `dirty`, computed by
-  // `locate` while no segment can be unmapped. Does not keep the thread from making the next one.
+  // Forces everything to the disk that stands in retired segments and in the span that `locate`
+  // gives, called with the writer's lock `owner` held. That lock is free while the disk works, and
+  // the next segment can still be made; only unmapping waits.
   template <typename F>
-  Result<void> Sync(const F& locate) {
-    BeginSync();
-    Result<void> done = sink_->Sync(locate());
+  Result<void> Sync(std::mutex& owner, const F& locate) {
+    std::span<uint8_t> dirty;
+    for (bool begun = false; !begun;) {
+      WaitIdle();
+      // Never wait for the owner's lock once unmapping is held up: the owner may be waiting for it.
+      const std::lock_guard hold(owner);
+      begun = TryBeginSync();
+      if (begun) dirty = locate();
+    }
+    UnmapRetired();
+    Result<void> done = sink_->Sync(dirty);
     EndSync();
     return done;
   }
@@ -67,8 +76,9 @@ class SegmentSupply {
  private:
   void Run();
   void MapNext(std::unique_lock<std::mutex>& lock);
-  void UnmapRetired(std::unique_lock<std::mutex>& lock);
-  void BeginSync();
+  void UnmapRetired();  // with busy_ set by the caller
+  void WaitIdle();
+  bool TryBeginSync();
   void EndSync();
 
   std::unique_ptr<Sink> sink_;
@@ -77,7 +87,7 @@ class SegmentSupply {
   std::mutex mutex_;
   std::condition_variable wake_;   // for the thread
   std::condition_variable ready_;  // for who waits in Poll()
-  std::condition_variable idle_;   // for who waits in BeginSync()
+  std::condition_variable idle_;   // for who waits in WaitIdle()
   bool stop_ = false;
   bool have_next_ = false;
   bool failed_ = false;
@@ -87,7 +97,7 @@ class SegmentSupply {
   uint64_t next_offset_ = 0;
   std::vector<Segment> retired_;
   std::vector<Segment> unmapping_;
-  bool busy_ = false;  // Sync() or an unmapping is under way: neither while the other is
+  bool busy_ = false;  // Sync() or an unmapping is under way: never both
   std::thread thread_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <mutex>
 #include <random>
 
@@ -10,6 +11,7 @@
 #include "schemas/trace/ops.h"
 #include "schemas/trace/packet_out.h"
 #include "schemas/trace/run.h"
+#include "schemas/trace/text.h"
 #include "schemas/trace/trace.pb.h"
 
 namespace tg::trace {
@@ -119,7 +121,7 @@ class TraceWriter::Impl {
   bool BeginRun(size_t period, uint64_t time);
   bool AnswerInPlace(const ReplyRecord& record, uint64_t tick);
 
-  std::span<uint8_t> Dirty();
+  std::span<uint8_t> Dirty();  // with mutex_ held
   Segment TakeSegment() {
     const std::lock_guard lock(mutex_);
     const Segment segment = out_.segment();
@@ -174,6 +176,7 @@ Result<void> TraceWriter::Impl::Start(proto::Header header) {
   if (!header.has_schema()) DescribeSchema(*header.mutable_schema());
   proto::Packet packet;
   *packet.mutable_header() = std::move(header);
+  MakeUtf8(packet);
   if (packet.ByteSizeLong() > kMaxPacket - kMaxHeaderFields)
     return Fail(Error::Code::kUsage, "the trace's header is too large for a packet");
   if (!PutProto(packet, 0) || !PutMarker(0))
@@ -257,6 +260,7 @@ void TraceWriter::Impl::Append(proto::Packet& packet, uint64_t now_ns) {
     total.bytes += packet.loss().bytes();
   }
   history_.Clear();
+  MakeUtf8(packet);
   packet.clear_crc32c();
   packet.clear_dt();
   const size_t size = packet.ByteSizeLong();
@@ -373,7 +377,7 @@ bool TraceWriter::Impl::AnswerInPlace(const ReplyRecord& r, uint64_t tick) {
   if (open_.synced && sector(open_.data) != sector(open_.crc + 3)) return false;
   std::memcpy(open_.data, r.body.data.data(), open_.size);
   PutLatencySlot(open_.latency, latency);
-  std::atomic_thread_fence(std::memory_order_release);
+  std::atomic_signal_fence(std::memory_order_release);  // as in PutRepeatState
   StoreLe(open_.crc, Crc32c({open_.begin, open_.crc - 1}));
   open_.call = 0;
   return true;
@@ -499,7 +503,6 @@ std::vector<LossTotal> TraceWriter::Impl::Losses() const {
 // ---- disk -----------------------------------------------------------------------------------
 
 std::span<uint8_t> TraceWriter::Impl::Dirty() {
-  const std::lock_guard lock(mutex_);
   const Segment& segment = out_.segment();
   const uint64_t begin = std::max(segment.offset, std::min(synced_, segment.end()));
   // The last packet may still change in place: next time it is dirty again.
@@ -509,7 +512,7 @@ std::span<uint8_t> TraceWriter::Impl::Dirty() {
 }
 
 Result<void> TraceWriter::Impl::Sync() {
-  Result<void> done = supply_.Sync([this] { return Dirty(); });
+  Result<void> done = supply_.Sync(mutex_, [this] { return Dirty(); });
   if (!done) {
     const std::lock_guard lock(mutex_);
     synced_ = 1;  // all of the segment again, next time
@@ -543,11 +546,13 @@ Result<void> TraceWriter::Impl::Close(proto::End& end, uint64_t now_ns) {
     if (have_lost_) PutLosses(tick) && PutMarker(tick);
     proto::Packet packet;
     *packet.mutable_end() = end;
+    MakeUtf8(packet);
     if (!PutProto(packet, tick)) {
       proto::End small;
       small.set_reason(end.reason().substr(0, 64));
       small.set_calls(calls_);
       *packet.mutable_end() = small;
+      MakeUtf8(packet);
       PutProto(packet, tick);
     }
     closed_ = true;

@@ -84,10 +84,7 @@ TEST(Faults, DiskFullPausesAndSpaceResumes) {
   Fill(t);
   const uint64_t first_lost = t.writer->calls();
   for (int i = 0; i < 100; i++) Access(t);
-  {
-    const std::lock_guard lock(t.file->mutex);
-    t.file->limit = UINT64_MAX;
-  }
+  t.file->limit = UINT64_MAX;
   UntilResumed(t);
   for (int i = 0; i < 1000; i++) Access(t);
   t.Close();
@@ -152,17 +149,11 @@ TEST(Faults, NoRoomAtTheBeginningIsAnError) {
 // A disk that takes too long is not waited for.
 TEST(Faults, SlowDiskIsALossAndNotADelay) {
   TestTrace t(SmallSegments());
-  {
-    const std::lock_guard lock(t.file->mutex);
-    t.file->map_delay_ms = 600;
-  }
+  t.file->map_delay_ms = 600;
   while (t.writer->bytes_written() < kSegment + 1000) Access(t);  // the second one was quick
   Fill(t);
   UntilResumed(t);
-  {
-    const std::lock_guard lock(t.file->mutex);
-    t.file->map_delay_ms = 0;
-  }
+  t.file->map_delay_ms = 0;
   t.Close();
   const Seen seen = Look(t);
   ASSERT_GE(seen.losses.size(), 1u);
@@ -304,7 +295,7 @@ TEST(PowerCut, TornSectorsNeverHurtASyncedRequest) {
     t.now += 1000;
     t.Reply(call, {0, 4, 0}, Le4(static_cast<uint32_t>(0x01010101 * n)));
     if (end % 512 > 30) continue;  // only packets at a sector's border can be torn
-    std::vector<uint8_t> all = t.file->Bytes();
+    std::vector<uint8_t> all = t.file->Bytes(end);
     for (int torn = 0; torn < 4; torn++) {
       // The last two sectors that the packet touches, each old or new.
       std::vector<uint8_t> disk(all.begin(), all.begin() + static_cast<ptrdiff_t>(end));

@@ -182,5 +182,33 @@ TEST(RoundTrip, RequestWithEverything) {
                           "truncated 17 injected=autopsy refused=read-only"));
 }
 
+// protobuf refuses strings that are not UTF-8; a process or a file may well be called so.
+TEST(RoundTrip, StringsThatAreNoUtf8) {
+  proto::Header header = SmallHeader();
+  header.set_host("h\xffst");
+  TestTrace t({}, header);
+  ASSERT_TRUE(t.writer);
+  t.Note("caf\xc3\xa9 \xe9 \xed\xa0\x80 \xf0\x9f\x98\x80 \xc3");
+  RequestRecord r;
+  r.header = MmioRead(0, 0, 4);
+  r.refused = "caf\xc3\xa9";
+  t.writer->Request(r, t.now);
+  t.Close("bye\xc0\x80");
+  ::testing::internal::CaptureStderr();
+  auto reader = TraceReader::FromBytes(t.Bytes());
+  ASSERT_TRUE(reader);
+  EXPECT_EQ((*reader)->header()->host(), "h?st");
+  Record record;
+  std::vector<std::string> texts;
+  while ((*reader)->Next(record)) {
+    if (record.kind == Record::Kind::kRequest) texts.emplace_back(record.request.refused);
+    if (record.packet == nullptr) continue;
+    if (record.packet->has_event()) texts.push_back(record.packet->event().text());
+    if (record.packet->has_end()) texts.push_back(record.packet->end().reason());
+  }
+  EXPECT_THAT(texts, ElementsAre("caf\xc3\xa9 ? ??? \xf0\x9f\x98\x80 ?", "caf??", "bye??"));
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
 }  // namespace
 }  // namespace tg::trace

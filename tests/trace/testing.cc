@@ -10,24 +10,21 @@ namespace tg::trace::testing {
 
 namespace proto = tinygpu::trace;
 
-std::vector<uint8_t> MemoryFile::Bytes() {
+std::vector<uint8_t> MemoryFile::Bytes(uint64_t size) {
   const std::lock_guard lock(mutex);
-  std::vector<uint8_t> all;
+  std::vector<uint8_t> all(size);
   for (const auto& [offset, bytes] : segments) {
-    all.resize(std::max<size_t>(all.size(), offset + bytes->size()));
-    std::copy(bytes->begin(), bytes->end(), all.begin() + static_cast<ptrdiff_t>(offset));
+    // What lies behind is the background thread's.
+    if (offset >= size) continue;
+    std::copy_n(bytes->begin(), std::min<uint64_t>(bytes->size(), size - offset),
+                all.begin() + static_cast<ptrdiff_t>(offset));
   }
   if (truncated) all.resize(*truncated);
   return all;
 }
 
 Result<std::span<uint8_t>> MemorySink::Map(uint64_t offset, size_t size) {
-  int delay = 0;
-  {
-    const std::lock_guard lock(file_->mutex);
-    delay = file_->map_delay_ms;
-  }
-  std::this_thread::sleep_for(std::chrono::milliseconds(delay));
+  std::this_thread::sleep_for(std::chrono::milliseconds(file_->map_delay_ms.load()));
   const std::lock_guard lock(file_->mutex);
   if (offset + size > file_->limit) {
     file_->failures++;
@@ -130,8 +127,8 @@ void TestTrace::Close(const std::string& reason) {
 }
 
 std::vector<uint8_t> TestTrace::Bytes() {
-  std::vector<uint8_t> bytes = file->Bytes();
-  bytes.resize(std::min<size_t>(bytes.size(), writer->bytes_written() + 4096));
+  std::vector<uint8_t> bytes = file->Bytes(writer->bytes_written());
+  if (!file->truncated) bytes.resize(bytes.size() + 4096);
   return bytes;
 }
 

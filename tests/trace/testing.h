@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -23,16 +24,16 @@ struct MemoryFile {
   std::mutex mutex;
   std::map<uint64_t, std::unique_ptr<std::vector<uint8_t>>> segments;  // by file offset
   std::vector<uint8_t> durable;                                        // what a power cut leaves
-  std::set<const uint8_t*> unmapped;  // segments given back since the last Sync()
-  uint64_t limit = UINT64_MAX;        // bytes that the disk holds
-  Error::Code limit_code = Error::Code::kNoSpace;
-  int map_delay_ms = 0;
+  std::set<const uint8_t*> unmapped;         // segments given back since the last Sync()
+  std::atomic<uint64_t> limit = UINT64_MAX;  // bytes that the disk holds
+  std::atomic<Error::Code> limit_code = Error::Code::kNoSpace;
+  std::atomic<int> map_delay_ms = 0;
   int maps = 0, unmaps = 0, syncs = 0, failures = 0;
   size_t mapped_now = 0, mapped_most = 0;
   std::optional<uint64_t> truncated;  // size given to Truncate()
 
-  // All bytes stored so far, as a kill would leave them (or closed to size).
-  std::vector<uint8_t> Bytes();
+  // The first `size` bytes stored so far, as a kill would leave them (or as it was closed).
+  std::vector<uint8_t> Bytes(uint64_t size);
 };
 
 class MemorySink : public Sink {
