@@ -93,7 +93,7 @@ class EventStream::Impl : public model::Observer {
   }
 
   std::optional<Event> Next() {
-    while (ready_.empty() && !ended_) {
+    while (!ended_ && (ready_.empty() || Held())) {
       Record record;
       if (reader_->Next(record)) {
         Feed(record);
@@ -174,6 +174,11 @@ class EventStream::Impl : public model::Observer {
     e.value = fmt::format("{:#x} (+{:#x})", doorbell.value, delta);
     e.key = Hash().Add('D').Add(doorbell.offset).Get();
     e.hash = strict_ ? doorbell.value : delta;
+    // Packets whose bytes are there already come just before their doorbell.
+    const auto early = std::find_if(ready_.begin(), ready_.end(), [&](const Event& ready) {
+      return ready.kind == Event::Kind::kPacket && ready.seq == doorbell.at.call;
+    });
+    if (early == ready_.end()) waiting_.push_back(doorbell.at.call);
     Emit(std::move(e));
   }
 
@@ -435,7 +440,8 @@ class EventStream::Impl : public model::Observer {
                                                         : fmt::format("{} bytes", item.size);
     e.key = Hash().Add(e.what).Add(event.visited.depth).Add(p.dwords).Get();
     e.hash = PacketValue(p);
-    Emit(std::move(e));
+    std::erase(waiting_, event.call);
+    Push(std::move(e));
   }
 
   uint64_t PacketValue(const amd::DecodedPacket& p) {
@@ -529,10 +535,26 @@ class EventStream::Impl : public model::Observer {
     Push(std::move(event));
   }
 
+  // A packet belongs to its doorbell, wherever the proxy's copy of the ring stands in the trace:
+  // that depends on how far its thread lagged. It comes before the doorbell that announced it.
   void Push(Event event) {
     if (!filter_.Takes(event)) return;
     event.key = Hash().Add(event.key).Add(static_cast<uint64_t>(event.kind)).Get();
-    ready_.push_back(std::move(event));
+    auto at = ready_.end();
+    if (event.kind == Event::Kind::kPacket) {
+      const auto before = [&](const Event& other) {
+        return other.seq < event.seq ||
+               (other.seq == event.seq && other.kind == Event::Kind::kPacket);
+      };
+      while (at != ready_.begin() && !before(*std::prev(at))) --at;
+    }
+    ready_.insert(at, std::move(event));
+  }
+
+  // Packets of a doorbell in `ready_` may still come.
+  bool Held() {
+    while (!waiting_.empty() && waiting_.front() < ready_.front().seq) waiting_.pop_front();
+    return !waiting_.empty() && ready_.size() < kMaxHeld;
   }
 
   struct Entry {
@@ -555,7 +577,9 @@ class EventStream::Impl : public model::Observer {
   const bool strict_;
   const Filter filter_;
   explain::Observation observation_;
+  static constexpr size_t kMaxHeld = 1024;
   std::deque<Event> ready_;
+  std::deque<uint64_t> waiting_;  // doorbells in `ready_` without packets yet
   bool ended_ = false;
 
   wire::RequestHeader last_request_;
