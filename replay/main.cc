@@ -38,8 +38,7 @@ std::string DefaultSocket() {
 std::string HangHelp() {
   std::string text = "Ways to go wrong, NAME[:ARGUMENT][:after=N][:count=M]; may be repeated:";
   for (const tg::sim::HangInfo& info : tg::sim::HangTable()) {
-    text += "\n  " + std::string(info.name);
-    if (!info.argument.empty()) text += ":" + std::string(info.argument);
+    text += "\n  " + std::string(info.name) + std::string(info.argument);
     text += " (counts " + std::string(info.counts) + "): " + std::string(info.effect);
   }
   return text;

@@ -17,7 +17,7 @@ constexpr std::array<HangInfo, 13> kTable = {{
      "stale reads of host memory, a signal page mapped elsewhere"},
     {HangKind::kComputeStall, "compute-stall", "", "kernels and end-of-pipe signals",
      "the compute queue stops there until it is dequeued or reset", "an endless or faulted kernel"},
-    {HangKind::kPageFault, "page-fault", "[VA][:stop]",
+    {HangKind::kPageFault, "page-fault", "[:VA][:stop]",
      "engine accesses to that page (without VA: copy packets)",
      "the access faults: status latched, interrupt raised, dummy page used; `stop` halts the "
      "engine",
@@ -36,13 +36,13 @@ constexpr std::array<HangInfo, 13> kTable = {{
     {HangKind::kConfigRetry, "config-retry", "", "CFG_READs",
      "vendor 0001, the rest ff: configuration request retry status",
      "a card still busy with its reset"},
-    {HangKind::kRefuse, "refuse", "CMD[:TEXT]", "requests of that command",
+    {HangKind::kRefuse, "refuse", ":CMD[:TEXT]", "requests of that command",
      "status 1 with TEXT; a posted write is dropped",
      "a server or driver that says no (region limit, BAR not mapped)"},
     {HangKind::kExit, "exit", "", "requests of any kind",
      "the server process ends at once, its socket file stays",
      "the driver extension terminated: cable pulled, app killed"},
-    {HangKind::kSlow, "slow", "MICROSECONDS", "requests of any kind",
+    {HangKind::kSlow, "slow", ":MICROSECONDS", "requests of any kind",
      "handled only after that time", "a link that retrains, retries, or shares its bandwidth"},
 }};
 

@@ -37,7 +37,7 @@ enum class HangKind : uint8_t {
 struct HangInfo {
   HangKind kind;
   std::string_view name;
-  std::string_view argument;  // how it is written, empty: none
+  std::string_view argument;  // as written behind the name, empty: none
   std::string_view counts;    // what `after` and `count` count
   std::string_view effect;    // what happens
   std::string_view imitates;  // what it stands for in the field

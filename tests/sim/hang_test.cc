@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
 #include <set>
 
 namespace tg::sim {
@@ -55,6 +57,19 @@ TEST(HangTable, HasEveryKindOnce) {
     EXPECT_FALSE(info.counts.empty() || info.effect.empty() || info.imitates.empty());
   }
   EXPECT_EQ(kinds.size(), HangTable().size());
+}
+
+// The documentation's table is this one.
+TEST(HangTable, IsWhatTheDocumentationSays) {
+  std::ifstream file(SIM_README);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  ASSERT_FALSE(text.empty());
+  for (const HangInfo& info : HangTable()) {
+    const std::string row = "| `" + std::string(info.name) + std::string(info.argument) + "` | " +
+                            std::string(info.counts) + " | " + std::string(info.effect) + " | " +
+                            std::string(info.imitates) + " |";
+    EXPECT_NE(text.find(row), std::string::npos) << row;
+  }
 }
 
 TEST(HangPlan, StrikesAfterAndForCount) {
