@@ -5,6 +5,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <atomic>
+
 #include "tests/sim/peer.h"
 #include "tests/sim/rig.h"
 
@@ -288,13 +290,17 @@ TEST_F(App, EnginesGoOnWhileTheServerWaits) {
       0xd0000008, Low(page.va),     High(page.va), 1, 0xffffffff, 0x0fff0004,
       0x00030005, Low(page.va + 8), High(page.va), 7};
   ASSERT_TRUE(session.SubmitSdma(packets));
+  // Shared with the server's thread, as it is with another process: atomic accesses.
+  uint8_t* memory = rig.gpu->host().At(page.memory->pages().front()).data;
+  const auto word = [memory](uint64_t offset) {
+    return std::atomic_ref<uint32_t>(*reinterpret_cast<uint32_t*>(memory + offset));
+  };
   Start();
   // Nobody sends anything: the host's write alone has to be seen.
-  auto& memory = static_cast<DirectMemory&>(*page.memory);
-  SetWord(memory, 0, 1);
-  for (int i = 0; i < 5000 && Word(memory, 8) != 7; i++)
+  word(0).store(1);
+  for (int i = 0; i < 10'000 && word(8).load() != 7; i++)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  EXPECT_EQ(Word(memory, 8), 7u);
+  EXPECT_EQ(word(8).load(), 7u);
 }
 
 // ---- --hang on requests
