@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "replay/proof.h"
 #include "replay/script/format.h"
 #include "replay/serve/engine.h"
 
@@ -16,8 +17,9 @@ constexpr size_t kLookAhead = 4096;  // steps searched for what belongs to an ea
 constexpr uint64_t kExtraBeforeHelp = 16;
 constexpr uint64_t kMadeUpAddress = 0x20'0000'0000;
 
-bool OfTheProxy(const Call& call) {
-  return call.injected.starts_with("autopsy");
+// Not asked by the client of a card: the proxy's own, or answered by the server loop.
+bool NotPlayed(const Call& call) {
+  return call.injected.starts_with("autopsy") || IsProofRequest(call.request);
 }
 
 // Announces work to the device: AMD's doorbells are BAR 2.
@@ -128,7 +130,7 @@ Player::Found Player::Find(const Received& received) {
       case Step::Kind::kRaw:
         return found;
       case Step::Kind::kCall:
-        if (OfTheProxy(step->call)) continue;
+        if (NotPlayed(step->call)) continue;
         if (Same(step->call, received)) {
           found.found = true;
           return found;
@@ -288,7 +290,7 @@ const Call* Player::Expected(std::string& why_none) {
     }
     switch (step->kind) {
       case Step::Kind::kCall:
-        if (OfTheProxy(step->call)) continue;
+        if (NotPlayed(step->call)) continue;
         if (!step->call.truncated) return &step->call;
         why_none = fmt::format("the recorded client went away inside call #{}", step->number);
         return nullptr;
@@ -452,7 +454,7 @@ Verdict Player::Disconnect() {
       (void)Expected(verdict.text);
       return verdict;
     }
-    if (step->kind == Step::Kind::kCall && !step->call.truncated && !OfTheProxy(step->call) &&
+    if (step->kind == Step::Kind::kCall && !step->call.truncated && !NotPlayed(step->call) &&
         !Skippable(step->call))
       call = &step->call;
     if (step->kind == Step::Kind::kRun) {
