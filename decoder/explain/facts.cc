@@ -54,16 +54,13 @@ void Derive(Facts& facts) {
     facts.client_closed_first = closed == "client";
   }
 
-  const model::Ih& ih = facts.device.ih();
-  facts.wait_first = ih.first_round();
-  facts.wait_last = ih.last_round();
-  if (facts.wait_last) {
-    // hang.md section 2: the rounds begin 200 ms after the wait.
+  // One round alone is the driver's finish, which looks for interrupts once more.
+  if (facts.wait_last.call > facts.wait_first.call) {
+    // The rounds begin 200 ms after the wait.
     facts.wait_ns = facts.wait_last.time_ns - facts.wait_first.time_ns + 200'000'000;
-    facts.waiting_at_end =
-        facts.wait_last.call > ih.last_drain().call && !facts.finished && !facts.recovered;
+    facts.waiting_at_end = facts.wait_last.call > facts.device.ih().last_drain().call &&
+                           !facts.finished && !facts.recovered;
   }
-
   if (facts.last_time_ns > facts.last_call_ns && facts.session.unanswered.empty())
     facts.silence_ns = facts.last_time_ns - facts.last_call_ns;
 

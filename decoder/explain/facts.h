@@ -35,8 +35,8 @@ struct Facts {
   const PollWatch& polls;
   const model::Queues& all_queues;
   std::vector<model::Warning> warnings;  // of the session (rules B01..T10)
-  // In the order they were set up; as they stood when the newest session began to recover or to
-  // finish, else at the end.
+  // In the order they were set up; as they stood when the newest session began to recover, else at
+  // the end.
   std::vector<QueueView> queues;
 
   // The file.

@@ -31,8 +31,10 @@ void Observation::KeepState() {
   if (now.phases.size() == phase_count_) return;
   phase_count_ = now.phases.size();
   const model::Phase phase = now.phases.back().phase;
-  if (!kept_ && (phase == model::Phase::kRecovery || phase == model::Phase::kFinish))
-    kept_ = ViewQueues(device_, queues_.queues());
+  if (!kept_ && phase == model::Phase::kRecovery) {
+    kept_ = Kept{ViewQueues(device_, queues_.queues()), device_.ih().first_round(),
+                 device_.ih().last_round()};
+  }
 }
 
 void Observation::Finish() {
@@ -42,7 +44,9 @@ void Observation::Finish() {
 
 Facts Observation::MakeFacts(const File& file) const {
   Facts facts(device_, session_.session(), polls_, queues_.queues(),
-              kept_ ? *kept_ : ViewQueues(device_, queues_.queues()));
+              kept_ ? kept_->queues : ViewQueues(device_, queues_.queues()));
+  facts.wait_first = kept_ ? kept_->first_round : device_.ih().first_round();
+  facts.wait_last = kept_ ? kept_->last_round : device_.ih().last_round();
   facts.warnings = session_.Warnings();
   facts.whole = file.whole;
   facts.file_problem = file.problem;

@@ -52,7 +52,11 @@ class Observation {
   model::Device device_;
   model::DeviceQueues queues_;
   PollWatch polls_;
-  std::optional<std::vector<QueueView>> kept_;
+  struct Kept {
+    std::vector<QueueView> queues;
+    model::Stamp first_round, last_round;
+  };
+  std::optional<Kept> kept_;
   size_t session_count_ = 0;
   size_t phase_count_ = 0;
   uint64_t last_call_ns_ = 0;

@@ -55,7 +55,10 @@ std::vector<QueueView> ViewQueues(const model::Device& device, const model::Queu
         view.wait = wait;
         const auto producer = queues.FindProducer(wait->address, wait->reference);
         if (producer.queue) view.producer = producer.queue->index;
-        if (producer.submission) view.producer_number = producer.submission->number;
+        if (producer.submission) {
+          view.producer_number = producer.submission->number;
+          view.producer_end = producer.submission->end;
+        }
       }
       // Without a page table in the trace nothing is known of what is mapped.
       if (!device.gpuvm().root_assumed()) view.unmapped = UnmappedBy(device.gpuvm(), head->packet);

@@ -24,6 +24,7 @@ struct QueueView {
   // Who must write what the head waits for: index of the queue, number of its submission.
   std::optional<size_t> producer;
   uint64_t producer_number = 0;
+  uint64_t producer_end = 0;  // bytes: where that submission ends in its ring
 
   const model::QueueItem* head_item() const { return head ? &state.items[*head] : nullptr; }
   std::string head_text() const { return state.stuck ? state.stuck->text : std::string(); }

@@ -8,7 +8,8 @@ namespace {
 
 bool AnythingWrong(const Facts& facts) {
   return facts.HangCertainty() > 0 || facts.polls.open() || facts.session.unreliable_from > 0 ||
-         facts.server_closed_first || !facts.session.unanswered.empty();
+         facts.server_closed_first || !facts.session.unanswered.empty() ||
+         (facts.session.refusals_harmful > 0 && !facts.finished);
 }
 
 uint64_t Submissions(const Facts& facts) {

@@ -28,6 +28,7 @@ void AddQueueEvidence(const Facts& facts, Finding& f) {
 struct Blame {
   const QueueView* culprit = nullptr;
   bool nobody = false;  // waits for a value that no submission writes
+  bool passed = false;  // the culprit read past the fence, yet memory has the old value
   const QueueView* waiter = nullptr;
   const amd::WaitSpec* wait = nullptr;
 };
@@ -46,6 +47,12 @@ Blame Follow(const Facts& facts, const QueueView* from) {
     const QueueView* next = nullptr;
     for (const QueueView& view : facts.queues)
       if (at->producer == view.queue->index) next = &view;
+    if (next && next->queue->sdma() && next->state.rptr && at->producer_end > 0 &&
+        *next->state.rptr >= at->producer_end) {
+      blame.culprit = next;
+      blame.passed = true;
+      return blame;
+    }
     // Nobody submitted that value, or the queue would have to release itself.
     if (!next || (next == at && at->open && at->producer_number >= at->open->number)) {
       blame.nobody = true;
@@ -95,10 +102,11 @@ void RuleSdmaStuck(const Facts& facts, Findings& out) {
   f.kind = "hang";
   Certainty(facts, &view, f, 98);
   AddQueueEvidence(facts, f);
-  if (view.idle()) {
-    // Everything was fetched, yet the fence did not arrive.
+  if (view.idle() || blame.passed) {
+    // The fence was fetched, yet it did not arrive.
     f.rule = "fence_lost";
-    f.summary = fmt::format("{}: ring drained, fence not seen{}", view.name(),
+    f.summary = fmt::format("{}: {}, fence not seen{}", view.name(),
+                            view.idle() ? "ring drained" : "read past the packet",
                             view.open && !view.open->signals.empty()
                                 ? fmt::format(" ({} at {})", view.open->signals.back().value,
                                               Hex(view.open->signals.back().va))
@@ -129,7 +137,8 @@ void RuleSdmaStuck(const Facts& facts, Findings& out) {
       f.evidence.push_back({facts.wait_last.call, "it hung again after recovery"});
   }
   if (f.summary.size() > 100)
-    f.summary = fmt::format("{} stuck: {} bytes left{}", view.name(),
+    f.summary = fmt::format("{} stuck at {}: {} bytes left{}", view.name(),
+                            view.state.stuck ? view.state.stuck->op : "a packet",
                             view.state.outstanding_bytes.value_or(0), FenceText(view));
   out.push_back(std::move(f));
 }

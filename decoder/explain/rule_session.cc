@@ -15,6 +15,18 @@ using Event = model::Event;
 // SessionEvent::Kind in trace.proto.
 constexpr int kEventWaiting = 4;
 
+// A write with the register's name where it has one.
+std::string NamedWrite(const Facts& facts, const model::WriteSeen& write) {
+  const model::Registers& registers = facts.device.registers();
+  const bool mmio = write.header.command == static_cast<uint8_t>(wire::Command::kMmioWrite);
+  const amd::RegisterHit hit =
+      mmio && write.header.bar == 5 && facts.device.vendor() == model::Vendor::kAmd
+          ? registers.map().Lookup(write.header.arg0)
+          : amd::RegisterHit();
+  return hit ? fmt::format("{} ({})", model::WriteText(write), hit.name())
+             : model::WriteText(write);
+}
+
 void AddWarnings(const Facts& facts, std::string_view rule, Finding& f) {
   for (const model::Warning& w : facts.warnings)
     if (w.rule == rule && f.evidence.size() < 8) f.evidence.push_back({w.call, w.text});
@@ -77,7 +89,7 @@ void RuleServerGone(const Facts& facts, Findings& out) {
     f.summary = "the server closed the connection after a call it does not take";
   for (const auto& write : facts.session.recent_writes)
     if (f.evidence.size() < 8)
-      f.evidence.push_back({write.seq, "among the last writes: " + model::WriteText(write)});
+      f.evidence.push_back({write.seq, "among the last writes: " + NamedWrite(facts, write)});
   f.evidence.push_back({facts.last_call, "last call before the server closed"});
   out.push_back(std::move(f));
 }
@@ -96,7 +108,7 @@ void RuleUnanswered(const Facts& facts, Findings& out) {
   f.evidence.push_back({last.seq, "no answer to " + model::CallText(last.header)});
   for (const auto& write : facts.session.suspects)
     if (f.evidence.size() < 9)
-      f.evidence.push_back({write.seq, "suspect: " + model::WriteText(write)});
+      f.evidence.push_back({write.seq, "suspect: " + NamedWrite(facts, write)});
   f.advice = Advice::kReplug;
   f.reason = "the read never came back from the bus; reboot if the card stays away";
   out.push_back(std::move(f));
@@ -171,7 +183,7 @@ void RuleIncomplete(const Facts& facts, Findings& out) {
     f.reason = "the unanswered request and the last writes before it are the suspects";
     f.evidence.push_back({last.seq, "no answer to " + model::CallText(last.header)});
     for (const auto& write : facts.session.suspects)
-      f.evidence.push_back({write.seq, "suspect: " + model::WriteText(write)});
+      f.evidence.push_back({write.seq, "suspect: " + NamedWrite(facts, write)});
   }
   out.push_back(std::move(f));
 }

@@ -317,16 +317,14 @@ void Device::Impl::Answer(const Pending& call, const trace::ReplyView& reply) {
 void Device::Impl::OnRepeat(const trace::Record& record) {
   const uint64_t length = record.pattern.size();
   if (length == 0) return;
-  // Calls are in pattern order from its start; those of one pattern entry are taken together.
-  for (uint64_t i = 0; i < length && i < record.issued; ++i) {
-    const trace::RepeatedCall& one = record.pattern[i];
-    const uint64_t times = (record.issued - i - 1) / length + 1;
+  const auto feed = [&](uint64_t entry, uint64_t first_call, uint64_t times, uint64_t first_ns) {
+    const trace::RepeatedCall& one = record.pattern[entry];
     Pending call;
-    call.call = record.call + i;
+    call.call = first_call;
     call.header = one.request.header;
     call.times = times;
-    call.at = {record.call + i, record.time_ns};
-    call.last = {record.call + i + (times - 1) * length, record.last_time_ns};
+    call.at = {first_call, first_ns};
+    call.last = {first_call + (times - 1) * length, record.last_time_ns};
     OnRequest(call, one.request);
     // Only the last calls of a run can be without their answer.
     if (one.reply && record.answered > 0) {
@@ -334,7 +332,17 @@ void Device::Impl::OnRepeat(const trace::Record& record) {
       reply.latency_ns = record.max_latency_ns;
       OnReply(call.call, call.at, reply);
     }
-  }
+  };
+  // The calls of one pattern entry are taken together, so that a run costs no more than its
+  // pattern. A last round that stops in the middle comes after them: what follows continues from
+  // there.
+  const uint64_t rounds = record.issued / length;
+  const uint64_t rest = record.issued % length;
+  for (uint64_t i = 0; rounds > 0 && i < length; ++i)
+    feed(i, record.call + i, rounds, record.time_ns);
+  for (uint64_t i = 0; i < rest; ++i)
+    feed(i, record.call + rounds * length + i, 1,
+         rounds > 0 ? record.last_time_ns : record.time_ns);
   now_ = {record.call + record.issued - (record.issued > 0 ? 1 : 0), record.last_time_ns};
 }
 
