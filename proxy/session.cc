@@ -661,6 +661,7 @@ void Session::UpdatePolls() {
 }
 
 void Session::Snapshot() {
+  if (finishing_) return;  // nobody would wait for it
   if (options_.capture) {
     if (!capture_ended_) options_.capture->OnSnapshotRequest(uv_hrtime());
     return;

@@ -1,7 +1,7 @@
 // Turns what passes through a session into trace records. Called before the bytes go on.
 //
-// What of a payload or body is kept (`--bodies`): up to 4 KiB (of replies 16) always whole, for those
-// are the registers, page-table entries, ring words and the discovery table. Of a larger one:
+// What of a payload or body is kept (`--bodies`): up to 4 KiB (of replies 16) always whole, for
+// those are the registers, page-table entries, ring words and the discovery table. Of a larger one:
 //   head  size, XXH3-64, whether it is all zero, and the first 256 bytes (default)
 //   hash  the same without the first bytes
 //   full  everything, in packets of at most 1 MiB: what replay needs

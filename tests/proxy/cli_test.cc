@@ -20,6 +20,10 @@
 #include "tests/proxy/rig.h"
 #include "tests/wire/hex.h"
 
+#ifndef RPCPROXY
+#define RPCPROXY "rpcproxy"  // CMake knows where it is; a mere compile check does not
+#endif
+
 namespace tg::proxy::test {
 namespace {
 
