@@ -24,7 +24,8 @@ constexpr uint64_t kSilence = 1000 * kMs;     // of a client, in the middle of a
 constexpr uint64_t kShortReply = 2000 * kMs;  // of a server, in the middle of a body
 constexpr uint64_t kLinger = 2000 * kMs;      // for the other side to close, when one is gone
 constexpr uint64_t kTcpLinger = 10'000 * kMs;
-constexpr uint64_t kMaxBusy = 2 * kMs;  // spinning, before the loop gets its turn
+constexpr uint64_t kNothingDue = 300 * kMs;  // the same, when no reply is awaited
+constexpr uint64_t kMaxBusy = 2 * kMs;       // spinning, before the loop gets its turn
 constexpr int kMaxCredit = 16;
 constexpr int kReadsInARow = 16;
 constexpr size_t kMaxAddressBytes = 8u << 20;
@@ -628,7 +629,9 @@ void Session::Tick() {
   // One side is gone for good: the other one gets a while to close by itself.
   if (client_eof_ && !held_ && requests_ended_ && !server_eof_) {
     const bool gone = ClientGone();
-    if ((gone && quiet >= kLinger) || (!peers_.client_is_unix && quiet >= kTcpLinger))
+    const bool due = !pairing_.empty() || !replies_.queue_empty();
+    if ((gone && quiet >= kLinger) || (!peers_.client_is_unix && quiet >= kTcpLinger) ||
+        (!due && !reply_framer_.raw() && quiet >= kNothingDue))
       return Finish();
   }
   if (replies_ended_ &&
