@@ -8,7 +8,7 @@ namespace tg::proxy {
 namespace {
 
 constexpr size_t kBlock = 4096;      // asked of the model at once
-constexpr uint64_t kCell = 8;         // smallest unit of change
+constexpr uint64_t kCell = 8;        // smallest unit of change
 constexpr size_t kJoin = 32;         // a packet's own cost: closer runs are one
 constexpr size_t kMaxRun = 1 << 20;  // bytes of data in one packet
 constexpr size_t kZeroRun = 64;      // from here on zeros are said, not stored
