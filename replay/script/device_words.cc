@@ -9,7 +9,6 @@
 namespace tg::replay {
 namespace {
 
-constexpr size_t kMaxRanges = 1u << 18;    // of one region
 constexpr uint64_t kMaxCopy = 1ull << 32;  // a packet's count has 30 bits
 constexpr uint64_t kTimestampBytes = 8;
 

@@ -50,6 +50,8 @@ void Engine::SetRegion(uint32_t index, SharedMemory* memory) {
 }
 
 void Engine::OnConnect(model::Stamp) {
+  if (connected_) session_++;
+  connected_ = true;
   work_.clear();
 }
 
