@@ -15,9 +15,11 @@
 #include "decoder/diff/diff.h"
 #include "decoder/export/chrome.h"
 #include "decoder/report/analysis.h"
+#include "decoder/report/copies_section.h"
 #include "decoder/report/files.h"
 #include "decoder/report/log.h"
 #include "decoder/report/report.h"
+#include "decoder/report/rings_section.h"
 
 namespace {
 
@@ -104,6 +106,24 @@ struct LogFlags {
   std::string seq;
   std::string time;
   int64_t bar = -1;
+};
+
+// A subcommand that prints one section; the code is the section's, or 4 for an incomplete trace.
+template <typename Print>
+int Section(const Options& options, const Print& print) {
+  auto reader = tg::trace::TraceReader::Open(options.file);
+  if (!reader) return Unreadable(reader.error());
+  const Screen screen(options, true);
+  Output out(screen.file(), screen.colour());
+  const tg::Result<int> code = print(**reader, out);
+  if (!code) return Complain(code.error());
+  return *code != 0 ? *code : FileExitCode(**reader, options.file);
+}
+
+struct RingsFlags {
+  tg::report::RingsOptions options;
+  std::string window;
+  uint64_t at = 0;
 };
 
 struct DiffFlags {
@@ -218,7 +238,15 @@ int main(int argc, char** argv) {
   CLI::App* repair = app.add_subcommand("repair", "keep what is whole as a closed trace");
   CLI::App* export_app =
       app.add_subcommand("export", "calls as Trace Event JSON for Perfetto or chrome://tracing");
-  for (CLI::App* sub : {info, log_app, check, repair, export_app}) common(sub);
+  CLI::App* rings_app =
+      app.add_subcommand("rings", "queues: pointers, outstanding packets, submissions");
+  CLI::App* copies_app = app.add_subcommand("copies", "what the SDMA engines moved");
+  for (CLI::App* sub : {info, log_app, check, repair, export_app, rings_app, copies_app})
+    common(sub);
+  RingsFlags rings;
+  rings_app->add_option("--queue", rings.options.queue, "only this queue, e.g. sdma0");
+  CLI::Option* rings_at = rings_app->add_option("--at", rings.at, "state after this record");
+  rings_app->add_option("--window", rings.window, "packets around the read pointer: [.-4:.+8]");
   DiffFlags diff;
   CLI::App* diff_app = app.add_subcommand("diff", "the first real difference of two traces");
   diff_app->add_option("good", diff.good, "trace of a good run")->required();
@@ -262,6 +290,22 @@ int main(int argc, char** argv) {
   }
   const bool may_page = !repair->parsed() && !export_app->parsed();
   if (log_app->parsed()) return Log(options, log);
+  if (rings_app->parsed()) {
+    if (*rings_at) rings.options.at = rings.at;
+    rings.options.json = options.json();
+    if (!rings.window.empty()) {
+      const auto parsed = tg::report::ParseWindow(rings.window, rings.options);
+      if (!parsed) return Complain(parsed.error());
+    }
+    return Section(options, [&](tg::trace::TraceReader& reader, Output& out) {
+      return tg::report::PrintRings(reader, rings.options, out);
+    });
+  }
+  if (copies_app->parsed()) {
+    return Section(options, [&](tg::trace::TraceReader& reader, Output& out) {
+      return tg::report::PrintCopies(reader, options.json(), out);
+    });
+  }
   if (export_app->parsed()) return Export(options, exported, raw_export);
   if (!info->parsed() && !check->parsed() && !repair->parsed()) return Report(options);
 

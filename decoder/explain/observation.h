@@ -43,6 +43,7 @@ class Observation {
   const model::SessionModel& session_model() const { return session_; }
   const model::Device& device() const { return device_; }
   const model::Queues& queues() const { return queues_.queues(); }
+  const model::DeviceQueues& device_queues() const { return queues_; }
   const PollWatch& polls() const { return polls_; }
 
  private:

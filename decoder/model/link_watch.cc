@@ -15,7 +15,9 @@ constexpr uint64_t kLargestRegisterBar = 64ull
                                          << 20;  // NVIDIA BAR0 16..64 MiB, AMD BAR5 512 KiB..2 MiB
 constexpr uint64_t kNvBoot0 = 0x0, kNvBoot42 = 0xa00;
 constexpr uint16_t kPciNvidia = 0x10de, kPciAmd = 0x1002;
-constexpr uint64_t kSlowFactor = 20, kSlowNs = 1'000'000, kSlowReads = 8, kEnoughReads = 50;
+constexpr uint64_t kSlowFactor = 20, kSlowNs = 1'000'000;
+// Without all-ones reads beside it, a slow machine must not look like a slow link.
+constexpr uint64_t kJumpFactor = 200, kJumpNs = 10'000'000, kSlowReads = 8, kEnoughReads = 50;
 
 bool IsAllOnes(uint64_t value, uint64_t size) {
   return size == 8 ? value == UINT64_MAX : value == (1ull << size * 8) - 1;
@@ -143,8 +145,8 @@ void LinkWatch::OnWrite(const wire::RequestHeader& header, uint64_t value) {
 void LinkWatch::WatchLatency(const ReadSeen& read, const Writes& writes) {
   if (read.latency_ns == 0) return;
   const double latency = static_cast<double>(read.latency_ns);
-  const bool slow = latency_reads_ >= kEnoughReads && read.latency_ns >= kSlowNs &&
-                    latency > latency_mean_ * kSlowFactor;
+  const bool slow = latency_reads_ >= kEnoughReads && read.latency_ns >= kJumpNs &&
+                    latency > latency_mean_ * kJumpFactor;
   if (slow) {
     if (slow_reads_ == 0) {
       slow_seq_ = read.seq;

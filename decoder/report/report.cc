@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "decoder/model/words.h"
+#include "decoder/report/copies_section.h"
+#include "decoder/report/rings_section.h"
 #include "schemas/trace/trace.pb.h"
 
 namespace tg::report {
@@ -275,8 +278,10 @@ Json CallsJson(const Session& session) {
     if (count.max_latency_ns > 0) {
       latency = Json::object();
       latency["min"] = count.min_latency_ns;
-      latency["median"] =
-          count.histogram ? Json(count.histogram->Quantile(0.5, count.measured)) : Json(nullptr);
+      latency["median"] = count.histogram
+                              ? Json(std::clamp(count.histogram->Quantile(0.5, count.measured),
+                                                count.min_latency_ns, count.max_latency_ns))
+                              : Json(nullptr);
       latency["max"] = count.max_latency_ns;
     }
     j["latency_ns"] = std::move(latency);
@@ -344,7 +349,10 @@ Report::Report(const Analysis& analysis) : document_(std::make_unique<Json>()) {
   d["file"] = FileJson(analysis.file, analysis.header);
   d["session"] = SessionJson(analysis);
   d["bars"] = SessionBarsJson(session);
-  for (const char* key : {"device", "ips", "scratch", "boot", "queues", "copies"}) d[key] = nullptr;
+  for (const char* key : {"device", "ips", "scratch", "boot"}) d[key] = nullptr;
+  Json queues = QueuesJson(analysis.seen.device_queues());
+  d["queues"] = queues.empty() ? Json(nullptr) : std::move(queues);
+  d["copies"] = CopiesJson(analysis.seen.device_queues().copies());
   Json sysmem;
   sysmem["regions"] = session.regions_total;
   sysmem["asked"] = session.sysmem_asked;

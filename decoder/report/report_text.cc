@@ -4,7 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "decoder/model/words.h"
+#include "decoder/report/copies_section.h"
 #include "decoder/report/report.h"
+#include "decoder/report/rings_section.h"
 
 namespace tg::report {
 
@@ -255,6 +257,8 @@ void Report::ToText(Output& out) const {
   VerdictText(d["verdict"], out);
   SessionText(d, out);
   SessionBarsText(d, out);
+  if (!d["queues"].is_null()) QueuesText(d["queues"], out, false);
+  if (!d["copies"].is_null()) CopiesText(d["copies"], out);
   CallsText(d["calls"], out);
   if (!d["refusals"].empty()) {
     out.Heading("Refusals");
