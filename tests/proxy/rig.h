@@ -144,7 +144,7 @@ struct TracedCall {
 };
 
 struct Decoded {
-  uint64_t lost_calls = 0;        // of `calls`: numbers that no record has
+  uint64_t lost_calls = 0;                      // of `calls`: numbers that no record has
   std::vector<TracedCall> calls;                // Repeat packets written out
   std::vector<tinygpu::trace::Packet> packets;  // all others
   trace::EndState end_state = trace::EndState::kOpen;
