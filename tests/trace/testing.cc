@@ -24,7 +24,7 @@ std::vector<uint8_t> MemoryFile::Bytes(uint64_t size) {
 }
 
 Result<std::span<uint8_t>> MemorySink::Map(uint64_t offset, size_t size) {
-  std::this_thread::sleep_for(std::chrono::milliseconds(file_->map_delay_ms.load()));
+  while (file_->stuck) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   const std::lock_guard lock(file_->mutex);
   if (offset + size > file_->limit) {
     file_->failures++;

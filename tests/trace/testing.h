@@ -27,8 +27,8 @@ struct MemoryFile {
   std::set<const uint8_t*> unmapped;         // segments given back since the last Sync()
   std::atomic<uint64_t> limit = UINT64_MAX;  // bytes that the disk holds
   std::atomic<Error::Code> limit_code = Error::Code::kNoSpace;
-  std::atomic<int> map_delay_ms = 0;
-  int maps = 0, unmaps = 0, syncs = 0, failures = 0;
+  std::atomic<bool> stuck = false;  // Map() takes as long as this is set
+  std::atomic<int> maps = 0, unmaps = 0, syncs = 0, failures = 0;
   size_t mapped_now = 0, mapped_most = 0;
   std::optional<uint64_t> truncated;  // size given to Truncate()
 
