@@ -588,7 +588,9 @@ void Device::Impl::BarAccess(const Pending& call, const trace::BodyView& body, b
   if (size == 0) return;
   if (write) {
     uint64_t first = 0;
-    std::memcpy(&first, body.data.data(), std::min<size_t>(body.data.size(), 8));
+    if (!body.data.empty()) {
+      std::memcpy(&first, body.data.data(), std::min<size_t>(body.data.size(), 8));
+    }
     link_.OnWrite({call.last, header.bar, offset, size, first});
     bar.writes += call.times;
     bar.bytes_written += size * call.times;

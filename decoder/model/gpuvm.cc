@@ -10,10 +10,6 @@ namespace tg::model {
 namespace {
 
 constexpr uint64_t kVaSize = 1ull << 48;
-// Entries looked at in one listing of mappings: a full 16 GiB of 4 KiB pages, with room to spare. A
-// table that points at itself would have 512^4.
-constexpr uint64_t kMaxVisited = 16u << 20;
-
 std::string Hex(uint64_t value) {
   char text[24];
   std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
@@ -202,7 +198,7 @@ std::string Gpuvm::Describe(uint64_t va) const {
   return std::string(WalkEndText(walk.end));
 }
 
-Gpuvm::MappingList Gpuvm::Mappings(size_t limit) const {
+Gpuvm::MappingList Gpuvm::Mappings(size_t limit, uint64_t max_entries) const {
   MappingList list;
   struct Frame {
     uint64_t table;
@@ -223,7 +219,7 @@ Gpuvm::MappingList Gpuvm::Mappings(size_t limit) const {
       continue;
     }
     const uint32_t index = frame.index++;
-    if (++visited > kMaxVisited) {
+    if (++visited > max_entries) {
       list.truncated = true;
       break;
     }
@@ -262,7 +258,7 @@ Gpuvm::MappingList Gpuvm::Mappings(size_t limit) const {
         }
         // No region there: the rest of the entry is no better.
         if (m.target.kind == VaTarget::Kind::kForeign) break;
-        if (++visited > kMaxVisited) break;
+        if (++visited > max_entries) break;
       }
       continue;
     }

@@ -98,7 +98,9 @@ class Gpuvm {
     uint64_t tables = 0;
     uint64_t unseen_tables = 0;  // pointed at, but no entry of theirs is known
   };
-  MappingList Mappings(size_t limit = 100000) const;
+  // `max_entries` bounds the work: a table that points at itself has 512^4 entries; the default is
+  // 64 GiB of 4 KiB pages.
+  MappingList Mappings(size_t limit = 100000, uint64_t max_entries = 16u << 20) const;
 
   // The hub's view of memory: physical = MC address - mc_base.
   std::optional<uint64_t> mc_base() const { return mc_base_; }

@@ -54,13 +54,18 @@ std::vector<Sample> History::All(size_t* gap_after) const {
   return all;
 }
 
+Registers::Registers() {
+  static const auto assumed = std::make_shared<const Names>(amd::RegisterMap::Assumed());
+  names_ = assumed;
+}
+
 const RegisterState* Registers::Find(uint64_t address) const {
   const auto found = index_.find(address & ~3ull);
   return found == index_.end() ? nullptr : &states_[found->second];
 }
 
 const RegisterState* Registers::Find(std::string_view name, uint8_t instance) const {
-  if (const auto address = map_.Find(name, instance)) return Find(*address);
+  if (const auto address = names_->map.Find(name, instance)) return Find(*address);
   for (const RegisterState& state : states_) {
     if (!state.hit && state.other_name == name) return &state;
   }
@@ -119,7 +124,7 @@ std::vector<RegisterPair> Registers::Pairs() const {
       std::string other(stem);
       other += mark.high;
       other += suffix;
-      const auto address = map_.Find(other, low->hit.instance);
+      const auto address = names_->map.Find(other, low->hit.instance);
       const RegisterState* high = address ? Find(*address) : nullptr;
       if (!high || !high->known || high == low) continue;
       std::string shown(stem);
@@ -132,8 +137,7 @@ std::vector<RegisterPair> Registers::Pairs() const {
 }
 
 void Registers::SetMap(amd::RegisterMap map) {
-  map_ = std::move(map);
-  roles_ = RoleMap(map_);
+  names_ = std::make_shared<const Names>(std::move(map));
   ++generation_;
   unnamed_accesses_ = 0;
   for (RegisterState& state : states_) {
@@ -148,8 +152,8 @@ void Registers::Resolve(RegisterState& state) const {
   state.role = Role::kNone;
   if (state.bar == 5) {
     const uint64_t plain = state.address & kDieMask;
-    state.hit = map_.Lookup(plain);
-    state.role = state.die == 0 ? roles_.Of(plain) : Role::kNone;
+    state.hit = names_->map.Lookup(plain);
+    state.role = state.die == 0 ? names_->roles.Of(plain) : Role::kNone;
   }
   if (const auto other = other_names_.find(Key(state.address, state.bar));
       other != other_names_.end()) {

@@ -4,7 +4,7 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -73,7 +73,8 @@ struct RegisterPair {
 
 class Registers {
  public:
-  const amd::RegisterMap& map() const { return map_; }
+  Registers();
+  const amd::RegisterMap& map() const { return names_->map; }
   // Grows when the map is replaced (the discovery table was seen): caches of addresses are stale.
   uint64_t map_generation() const { return generation_; }
 
@@ -106,8 +107,13 @@ class Registers {
   void Resolve(RegisterState& state) const;
   static constexpr size_t kMaxRegisters = 1u << 20;
 
-  amd::RegisterMap map_ = amd::RegisterMap::Assumed();
-  RoleMap roles_{map_};
+  // Takes a millisecond to make, so that what is assumed is made once for all devices.
+  struct Names {
+    explicit Names(amd::RegisterMap m) : map(std::move(m)), roles(map) {}
+    amd::RegisterMap map;
+    RoleMap roles;
+  };
+  std::shared_ptr<const Names> names_;
   uint64_t generation_ = 0;
   std::vector<RegisterState> states_;
   std::unordered_map<uint64_t, uint32_t> index_;  // address | bar 0 flag -> position in states_
