@@ -43,19 +43,27 @@ const PhaseSpan* BootSession::Find(Phase phase) const {
 }
 
 Phase Boot::phase() const {
-  return sessions_.empty() || sessions_.back().phases.empty()
-             ? Phase::kConnect
-             : sessions_.back().phases.back().phase;
+  return open_ ? open_->phase : Phase::kConnect;
 }
 
 BootSession& Boot::Session(Stamp at) {
   if (sessions_.empty()) {
-    BootSession& session = sessions_.emplace_back();
-    session.connection = connection_;
-    session.start = session.last = at;
-    session.phases.push_back({Phase::kConnect, at, at, 0});
+    StartSession(at);
   }
   return sessions_.back();
+}
+
+void Boot::StartSession(Stamp at) {
+  BootSession& session = sessions_.emplace_back();
+  session.connection = connection_;
+  session.start = at;
+  Push({Phase::kConnect, at, at, 0});
+}
+
+void Boot::Push(const PhaseSpan& span) {
+  auto& phases = sessions_.back().phases;
+  phases.push_back(span);
+  open_ = &phases.back();
 }
 
 void Boot::Enter(Phase next, Stamp at) {
@@ -67,28 +75,23 @@ void Boot::Enter(Phase next, Stamp at) {
     --before.calls;
     before.last = before.calls > 0 ? before_ : before.first;
   }
-  session.phases.push_back({next, at, at, 1});
+  Push({next, at, at, 1});
 }
 
 void Boot::OnConnect(Stamp at, uint32_t connection) {
   connection_ = connection;
   if (sessions_.empty() || sessions_.back().phases.back().calls == 0) return;
   if (sessions_.size() >= kMaxSessions) return;
-  BootSession& session = sessions_.emplace_back();
-  session.connection = connection;
-  session.start = session.last = at;
-  session.phases.push_back({Phase::kConnect, at, at, 0});
+  StartSession(at);
 }
 
 void Boot::OnCall(Stamp first, Stamp last, uint64_t times) {
   before_ = now_;
   now_ = last;
-  BootSession& session = Session(first);
-  PhaseSpan& span = session.phases.back();
-  span.calls += times;
-  if (!span.first) span.first = first;
-  span.last = last;
-  session.last = last;
+  if (!open_) StartSession(first);
+  open_->calls += times;
+  if (!open_->first) open_->first = first;
+  open_->last = last;
 }
 
 // What the decision rests on is known in steps; the sentence is made anew with each.
@@ -167,12 +170,7 @@ void Boot::OnRegister(const RegisterAccess& access) {
       if (write) return;
       if (now > Phase::kDecision && sessions_.size() < kMaxSessions) {
         // Another start of the driver over the same connection.
-        Session(at);
-        BootSession session;
-        session.connection = connection_;
-        session.start = session.last = at;
-        session.phases.push_back({Phase::kConnect, at, at, 0});
-        sessions_.push_back(std::move(session));
+        StartSession(at);
       }
       if (phase() == Phase::kConnect) Enter(Phase::kDiscovery, at);
       return;
@@ -204,7 +202,7 @@ void Boot::OnRegister(const RegisterAccess& access) {
         s.booted = at;
         s.end = SessionEnd::kRunning;
         // What follows belongs to the queues; the span begins with the next call.
-        s.phases.push_back({Phase::kQueues, {}, {}, 0});
+        Push({Phase::kQueues, {}, {}, 0});
         return;
       }
       s.end = access.value == 0 ? SessionEnd::kClean : SessionEnd::kErrorState;

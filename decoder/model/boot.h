@@ -60,8 +60,7 @@ std::string_view SessionEndName(SessionEnd end);
 struct BootSession {
   uint32_t connection = 0;
   Stamp start;
-  Stamp last;
-  std::vector<PhaseSpan> phases;
+  std::vector<PhaseSpan> phases;  // never empty
   BootKind kind = BootKind::kUnknown;
   std::string reason;  // why full or partial, in one sentence; empty before the decision
   std::optional<uint32_t> reg7_read, reg6_read, fault_read;  // what the decision saw
@@ -75,6 +74,7 @@ struct BootSession {
   SessionEnd end = SessionEnd::kRunning;
   Stamp ended;
 
+  Stamp last() const { return phases.empty() ? start : phases.back().last; }
   const PhaseSpan* Find(Phase phase) const;
 };
 
@@ -95,6 +95,8 @@ class Boot {
 
  private:
   BootSession& Session(Stamp at);
+  void StartSession(Stamp at);
+  void Push(const PhaseSpan& span);
   void Enter(Phase phase, Stamp at);
   void Decide();
   Phase phase() const;
@@ -102,6 +104,7 @@ class Boot {
   static constexpr size_t kMaxSessions = 1000;
   static constexpr size_t kMaxPhases = 4000;
   std::vector<BootSession> sessions_;
+  PhaseSpan* open_ = nullptr;  // the newest span of the newest session
   uint32_t connection_ = 0;
   Stamp now_;     // the newest call
   Stamp before_;  // the one before it

@@ -31,9 +31,16 @@ std::string Hex(uint64_t value) {
   return text;
 }
 
-// A call whose answer has not come, or the way in which its answer is to be understood.
+// One call, or a folded run of equal ones.
+struct Call {
+  const wire::RequestHeader& header;
+  Stamp at;
+  Stamp last;
+  uint64_t times = 1;
+};
+
+// A call whose answer has not come.
 struct Pending {
-  uint64_t call = 0;
   wire::RequestHeader header;
   Stamp at;
   Stamp last;
@@ -66,9 +73,9 @@ class Device::Impl {
   void Feed(const trace::Record& record);
 
   // ---- calls ----
-  void OnRequest(const Pending& call, const trace::RequestView& request);
-  void OnReply(uint64_t call, Stamp at, const trace::ReplyView& reply);
-  void Answer(const Pending& call, const trace::ReplyView& reply);
+  void OnRequest(const Call& call, const trace::RequestView& request);
+  void OnReply(uint64_t call, const trace::ReplyView& reply);
+  void Answer(const Call& call, const trace::ReplyView& reply);
   void OnRepeat(const trace::Record& record);
   void OnPacket(const pb::Packet& packet, Stamp at);
   void OnChunk(const pb::BodyChunk& chunk, Stamp at);
@@ -78,18 +85,18 @@ class Device::Impl {
 
   // ---- targets ----
   BarUse Use(uint32_t bar) const;
-  void BarAccess(const Pending& call, const trace::BodyView& body, bool write, uint64_t latency_ns);
-  void RegisterRun(const Pending& call, std::span<const uint8_t> data, bool all_zero, bool write,
+  void BarAccess(const Call& call, const trace::BodyView& body, bool write, uint64_t latency_ns);
+  void RegisterRun(const Call& call, std::span<const uint8_t> data, bool all_zero, bool write,
                    uint64_t latency_ns);
-  void OnRegister(const Pending& call, uint64_t address, uint8_t bar, uint8_t die, uint32_t value,
+  void OnRegister(const Call& call, uint64_t address, uint8_t bar, uint8_t die, uint32_t value,
                   bool write, Via via, uint64_t latency_ns);
-  void OnWindow(const Pending& call, const WindowTarget& target, uint32_t value, bool write,
+  void OnWindow(const Call& call, const WindowTarget& target, uint32_t value, bool write,
                 uint64_t latency_ns);
   void OnRole(const RegisterAccess& access);
   void OnVram(const MemoryAccess& access);
-  void OnSysmem(const Pending& call, const trace::BodyView& body, bool write);
-  void MapBar(const Pending& call, const trace::ReplyView& reply);
-  void MapSysmem(const Pending& call, const trace::ReplyView& reply);
+  void OnSysmem(const Call& call, const trace::BodyView& body, bool write);
+  void MapBar(const Call& call, const trace::ReplyView& reply);
+  void MapSysmem(const Call& call, const trace::ReplyView& reply);
 
   // ---- discovery ----
   void LookForDiscovery(const MemoryAccess& access);
@@ -99,7 +106,19 @@ class Device::Impl {
   void GcIs(amd::IpVersion gc, amd::IpVersion mp1, bool assumed);
 
   void Warn(const char* rule, uint64_t call, std::string text);
-  Vendor vendor() const;
+  Vendor vendor() const { return vendor_; }
+  // After anything that tells whose card it is.
+  void JudgeVendor();
+  void AmdHint() {
+    if (amd_hint_) return;
+    amd_hint_ = true;
+    JudgeVendor();
+  }
+  void NvHint() {
+    if (nv_hint_) return;
+    nv_hint_ = true;
+    JudgeVendor();
+  }
 
   DeviceOptions options_;
   std::vector<Observer*> observers_;
@@ -114,7 +133,7 @@ class Device::Impl {
   wire::Revision revision_ = wire::Revision::kUndecided;
   bool amd_hint_ = false;
   bool nv_hint_ = false;
-  bool nv_named_ = false;
+  Vendor vendor_ = Vendor::kUnknown;
   std::deque<Pending> pending_;
   std::map<uint64_t, Stream> streams_;
 
@@ -151,10 +170,15 @@ void Device::Impl::Warn(const char* rule, uint64_t call, std::string text) {
   warnings_.push_back({rule, call, std::move(text)});
 }
 
-Vendor Device::Impl::vendor() const {
-  if (const Vendor v = bars_.vendor(); v != Vendor::kUnknown) return v;
-  if (amd_hint_) return Vendor::kAmd;
-  return nv_hint_ ? Vendor::kNvidia : Vendor::kUnknown;
+void Device::Impl::JudgeVendor() {
+  vendor_ = bars_.vendor();
+  if (vendor_ == Vendor::kUnknown) {
+    vendor_ = amd_hint_ ? Vendor::kAmd : nv_hint_ ? Vendor::kNvidia : Vendor::kUnknown;
+  }
+  if (vendor_ == Vendor::kNvidia) {
+    registers_.SetOtherName(0x0, "NV_PMC_BOOT_0", Role::kNvBoot0);
+    registers_.SetOtherName(0xa00, "NV_PMC_BOOT_42", Role::kNvBoot42);
+  }
 }
 
 BarUse Device::Impl::Use(uint32_t bar) const {
@@ -175,15 +199,12 @@ BarUse Device::Impl::Use(uint32_t bar) const {
 void Device::Impl::Feed(const trace::Record& record) {
   switch (record.kind) {
     case trace::Record::Kind::kRequest: {
-      Pending call;
-      call.call = record.call;
-      call.header = record.request.header;
-      call.at = call.last = {record.call, record.time_ns};
-      OnRequest(call, record.request);
+      const Stamp at{record.call, record.time_ns};
+      OnRequest({record.request.header, at, at, 1}, record.request);
       break;
     }
     case trace::Record::Kind::kReply:
-      OnReply(record.call, {record.call, record.time_ns}, record.reply);
+      OnReply(record.call, record.reply);
       break;
     case trace::Record::Kind::kRepeat:
       OnRepeat(record);
@@ -194,7 +215,7 @@ void Device::Impl::Feed(const trace::Record& record) {
   }
 }
 
-void Device::Impl::OnRequest(const Pending& call, const trace::RequestView& request) {
+void Device::Impl::OnRequest(const Call& call, const trace::RequestView& request) {
   const wire::RequestHeader& header = call.header;
   calls_ += call.times;
   now_ = call.last;
@@ -225,43 +246,43 @@ void Device::Impl::OnRequest(const Pending& call, const trace::RequestView& requ
                       static_cast<uint32_t>(std::min<uint64_t>(header.arg1, 8)),
                       static_cast<uint32_t>(header.arg2), true},
                      call.times);
+      JudgeVendor();
       break;
     case Command::kMapBar:
-      if (header.bar == 2 || header.bar == 5) amd_hint_ = true;
-      if (header.bar == 1) nv_hint_ = true;
+      if (header.bar == 2 || header.bar == 5) AmdHint();
+      if (header.bar == 1) NvHint();
       break;
     case Command::kResizeBar:
-      if (header.bar == 1) nv_hint_ = true;
+      if (header.bar == 1) NvHint();
       break;
     default:
       break;
   }
   if (request.payload.streamed && streams_.size() < kMaxStreams) {
-    streams_[call.call] = {true, header, call.at};
+    streams_[call.at.call] = {true, header, call.at};
   }
   const wire::CommandInfo* info = wire::FindCommand(header.command);
   if (info && info->reply) {
     if (pending_.size() >= kMaxPending) pending_.pop_front();
-    pending_.push_back(call);
+    pending_.push_back({header, call.at, call.last, call.times});
   }
 }
 
-void Device::Impl::OnReply(uint64_t call, Stamp at, const trace::ReplyView& reply) {
-  (void)at;
+void Device::Impl::OnReply(uint64_t call, const trace::ReplyView& reply) {
   // Replies come in order, so it is the first one unless some were lost.
   for (auto p = pending_.begin(); p != pending_.end(); ++p) {
-    if (p->call != call) continue;
+    if (p->at.call != call) continue;
     const Pending answered = *p;
     pending_.erase(p);
     if (reply.body.streamed && streams_.size() < kMaxStreams) {
       streams_[call] = {false, answered.header, answered.at};
     }
-    Answer(answered, reply);
+    Answer({answered.header, answered.at, answered.last, answered.times}, reply);
     return;
   }
 }
 
-void Device::Impl::Answer(const Pending& call, const trace::ReplyView& reply) {
+void Device::Impl::Answer(const Call& call, const trace::ReplyView& reply) {
   const wire::RequestHeader& header = call.header;
   const bool ok = reply.reply.status == 0;
   const auto refusal = [&] {
@@ -287,6 +308,7 @@ void Device::Impl::Answer(const Pending& call, const trace::ReplyView& reply) {
                         static_cast<uint32_t>(std::min<uint64_t>(header.arg1, 8)),
                         static_cast<uint32_t>(reply.reply.resp0), false},
                        call.times);
+        JudgeVendor();
         const auto device = bars_.device_id();
         if (!known_before && !discovery_ && bars_.vendor() == Vendor::kAmd && device) {
           assumed_device_ = *device;
@@ -319,18 +341,14 @@ void Device::Impl::OnRepeat(const trace::Record& record) {
   if (length == 0) return;
   const auto feed = [&](uint64_t entry, uint64_t first_call, uint64_t times, uint64_t first_ns) {
     const trace::RepeatedCall& one = record.pattern[entry];
-    Pending call;
-    call.call = first_call;
-    call.header = one.request.header;
-    call.times = times;
-    call.at = {first_call, first_ns};
-    call.last = {first_call + (times - 1) * length, record.last_time_ns};
-    OnRequest(call, one.request);
+    const Stamp at{first_call, first_ns};
+    const Stamp last{first_call + (times - 1) * length, record.last_time_ns};
+    OnRequest({one.request.header, at, last, times}, one.request);
     // Only the last calls of a run can be without their answer.
     if (one.reply && record.answered > 0) {
       trace::ReplyView reply = *one.reply;
       reply.latency_ns = record.max_latency_ns;
-      OnReply(call.call, call.at, reply);
+      OnReply(at.call, reply);
     }
   };
   // The calls of one pattern entry are taken together, so that a run costs no more than its
@@ -476,7 +494,7 @@ void Device::Impl::OnSnapshot(const pb::SysmemData& data, Stamp at) {
   for (Observer* observer : observers_) observer->OnMemory(access);
 }
 
-void Device::Impl::MapBar(const Pending& call, const trace::ReplyView& reply) {
+void Device::Impl::MapBar(const Call& call, const trace::ReplyView& reply) {
   if (call.header.bar >= 256) {
     Warn("bar-number", call.at.call,
          "MAP_BAR " + std::to_string(call.header.bar) + " (server truncates to " +
@@ -502,7 +520,7 @@ void Device::Impl::MapBar(const Pending& call, const trace::ReplyView& reply) {
                                : AddressKind::kServerVirtual;
 }
 
-void Device::Impl::MapSysmem(const Pending& call, const trace::ReplyView& reply) {
+void Device::Impl::MapSysmem(const Call& call, const trace::ReplyView& reply) {
   const bool by_descriptor = static_cast<Command>(call.header.command) == Command::kMapSysmemFd;
   const auto index = static_cast<uint32_t>(reply.reply.resp1);
   Region* region = sysmem_.FindMutable(index);
@@ -537,7 +555,7 @@ void Device::Impl::MapSysmem(const Pending& call, const trace::ReplyView& reply)
   sysmem_.SetRanges(*region, std::move(ranges));
 }
 
-void Device::Impl::OnSysmem(const Pending& call, const trace::BodyView& body, bool write) {
+void Device::Impl::OnSysmem(const Call& call, const trace::BodyView& body, bool write) {
   const wire::RequestHeader& header = call.header;
   Region* region = sysmem_.FindMutable(header.bar);
   if (!region) {
@@ -579,7 +597,7 @@ void Device::Impl::OnSysmem(const Pending& call, const trace::BodyView& body, bo
   for (Observer* observer : observers_) observer->OnMemory(access);
 }
 
-void Device::Impl::BarAccess(const Pending& call, const trace::BodyView& body, bool write,
+void Device::Impl::BarAccess(const Call& call, const trace::BodyView& body, bool write,
                              uint64_t latency_ns) {
   const wire::RequestHeader& header = call.header;
   const uint64_t offset = header.arg0;
@@ -609,12 +627,7 @@ void Device::Impl::BarAccess(const Pending& call, const trace::BodyView& body, b
     return;
   }
   bar.highest = std::max(bar.highest, end);
-  if (header.bar == 2 || header.bar == 5) amd_hint_ = true;
-  if (!nv_named_ && vendor() == Vendor::kNvidia) {
-    nv_named_ = true;
-    registers_.SetOtherName(0x0, "NV_PMC_BOOT_0", Role::kNvBoot0);
-    registers_.SetOtherName(0xa00, "NV_PMC_BOOT_42", Role::kNvBoot42);
-  }
+  if (header.bar == 2 || header.bar == 5) AmdHint();
   const BarUse use = Use(header.bar);
   switch (use) {
     case BarUse::kRegisters:
@@ -702,7 +715,7 @@ void Device::Impl::OnVram(const MemoryAccess& access) {
 }
 
 // Registers are 4 bytes; a wider access is taken apart, low address first, as the server does it.
-void Device::Impl::RegisterRun(const Pending& call, std::span<const uint8_t> data, bool all_zero,
+void Device::Impl::RegisterRun(const Call& call, std::span<const uint8_t> data, bool all_zero,
                                bool write, uint64_t latency_ns) {
   const uint64_t offset = call.header.arg0;
   const uint64_t size = std::min(call.header.arg1, kMaxRegisterRun);
@@ -724,7 +737,7 @@ void Device::Impl::RegisterRun(const Pending& call, std::span<const uint8_t> dat
   }
 }
 
-void Device::Impl::OnRegister(const Pending& call, uint64_t address, uint8_t bar, uint8_t die,
+void Device::Impl::OnRegister(const Call& call, uint64_t address, uint8_t bar, uint8_t die,
                               uint32_t value, bool write, Via via, uint64_t latency_ns) {
   RegisterState* state = registers_.Touch(address, bar, die, via);
   if (!state) {
@@ -774,7 +787,7 @@ void Device::Impl::OnRegister(const Pending& call, uint64_t address, uint8_t bar
   for (Observer* observer : observers_) observer->OnRegister(access);
 }
 
-void Device::Impl::OnWindow(const Pending& call, const WindowTarget& target, uint32_t value,
+void Device::Impl::OnWindow(const Call& call, const WindowTarget& target, uint32_t value,
                             bool write, uint64_t latency_ns) {
   if (!target.vram) {
     OnRegister(call, target.address, 5, target.die, value, write, target.via, latency_ns);

@@ -60,8 +60,8 @@ Registers::Registers() {
 }
 
 const RegisterState* Registers::Find(uint64_t address) const {
-  const auto found = index_.find(address & ~3ull);
-  return found == index_.end() ? nullptr : &states_[found->second];
+  const uint32_t found = index_.Find(address & ~3ull);
+  return found == FlatIndex::kNone ? nullptr : &states_[found];
 }
 
 const RegisterState* Registers::Find(std::string_view name, uint8_t instance) const {
@@ -168,8 +168,8 @@ void Registers::SetOtherName(uint64_t address, std::string_view name, Role role)
   const uint64_t key = Key(address & ~3ull, bar0 ? 0 : 5);
   const auto [entry, is_new] = other_names_.try_emplace(key, OtherName{name, role});
   if (!is_new) return;
-  if (const auto found = index_.find(key); found != index_.end()) {
-    RegisterState& state = states_[found->second];
+  if (const uint32_t found = index_.Find(key); found != FlatIndex::kNone) {
+    RegisterState& state = states_[found];
     const bool was_named = state.named();
     Resolve(state);
     if (!was_named && state.named()) unnamed_accesses_ -= state.reads + state.writes;
@@ -179,9 +179,9 @@ void Registers::SetOtherName(uint64_t address, std::string_view name, Role role)
 RegisterState* Registers::Touch(uint64_t address, uint8_t bar, uint8_t die, Via via) {
   address = (address & ~3ull & kDieMask) | static_cast<uint64_t>(die) << kDieShift;
   const uint64_t key = Key(address, bar);
-  const auto found = index_.find(key);
-  if (found != index_.end()) {
-    RegisterState& state = states_[found->second];
+  const uint32_t found = index_.Find(key);
+  if (found != FlatIndex::kNone) {
+    RegisterState& state = states_[found];
     state.via = via;
     return &state;
   }
@@ -189,7 +189,7 @@ RegisterState* Registers::Touch(uint64_t address, uint8_t bar, uint8_t die, Via 
     full_ = true;
     return nullptr;
   }
-  index_.emplace(key, static_cast<uint32_t>(states_.size()));
+  index_.Add(key, static_cast<uint32_t>(states_.size()));
   RegisterState& state = states_.emplace_back();
   state.address = address;
   state.bar = bar;

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "decoder/model/flat_index.h"
 #include "decoder/model/roles.h"
 #include "decoder/model/types.h"
 #include "schemas/amd/registers.h"
@@ -116,7 +117,7 @@ class Registers {
   std::shared_ptr<const Names> names_;
   uint64_t generation_ = 0;
   std::vector<RegisterState> states_;
-  std::unordered_map<uint64_t, uint32_t> index_;  // address | bar 0 flag -> position in states_
+  FlatIndex index_;  // address | bar 0 flag -> position in states_
   struct OtherName {
     std::string_view name;
     Role role;

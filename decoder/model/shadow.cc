@@ -36,9 +36,9 @@ void PutBits(std::array<uint64_t, kPage / 64>& bits, size_t begin, size_t end, b
 
 const Shadow::Page* Shadow::FindPage(uint64_t number) const {
   if (number == cached_number_) return cached_;
-  const auto found = pages_.find(number);
+  const uint32_t found = index_.Find(number);
   cached_number_ = number;
-  cached_ = found == pages_.end() ? nullptr : &found->second;
+  cached_ = found == FlatIndex::kNone ? nullptr : &pages_[found];
   return cached_;
 }
 
@@ -52,11 +52,17 @@ const Shadow::Extent* Shadow::ExtentAt(uint64_t offset) const {
 // The page, taking over what extents say of it.
 Shadow::Page& Shadow::MakePage(uint64_t number) {
   if (number == cached_number_ && cached_) return const_cast<Page&>(*cached_);
-  const auto [found, is_new] = pages_.try_emplace(number);
-  Page& page = found->second;
-  cached_number_ = number;
+  if (const Page* found = FindPage(number)) return const_cast<Page&>(*found);
+  uint32_t position = static_cast<uint32_t>(pages_.size());
+  if (free_.empty()) {
+    pages_.emplace_back();
+  } else {
+    position = free_.back();
+    free_.pop_back();
+  }
+  index_.Add(number, position);
+  Page& page = pages_[position];
   cached_ = &page;
-  if (!is_new) return page;
 
   const uint64_t first = number * kPage;
   const uint64_t last = first + (kPage - 1);
@@ -204,6 +210,15 @@ void Shadow::CutExtents(uint64_t first, uint64_t last) {
   }
 }
 
+void Shadow::ForgetPage(uint64_t number) {
+  const uint32_t position = index_.Find(number);
+  if (position == FlatIndex::kNone) return;
+  if (pages_[position].data) data_bytes_ -= kPage;
+  pages_[position] = Page();
+  index_.Erase(number);
+  free_.push_back(position);
+}
+
 void Shadow::FillInPage(uint64_t number, size_t begin, size_t end, bool zeros, Tag tag) {
   Page& page = MakePage(number);
   SetTags(page, begin, end, tag);
@@ -238,18 +253,14 @@ void Shadow::Fill(uint64_t offset, uint64_t size, bool zeros, Tag tag) {
   if (offset % kPage != 0) FillInPage(offset / kPage, offset % kPage, kPage, zeros, tag);
   if (!last_is_whole) FillInPage(last / kPage, 0, last % kPage + 1, zeros, tag);
 
-  const auto forget = [this](std::unordered_map<uint64_t, Page>::iterator page) {
-    if (page->second.data) data_bytes_ -= kPage;
-    return pages_.erase(page);
-  };
-  if (whole_end - whole_first < pages_.size()) {
-    for (uint64_t n = whole_first; n < whole_end; ++n) {
-      if (const auto page = pages_.find(n); page != pages_.end()) forget(page);
-    }
+  if (whole_end - whole_first < index_.size()) {
+    for (uint64_t n = whole_first; n < whole_end; ++n) ForgetPage(n);
   } else {
-    for (auto page = pages_.begin(); page != pages_.end();) {
-      page = page->first >= whole_first && page->first < whole_end ? forget(page) : ++page;
-    }
+    std::vector<uint64_t> inside;
+    index_.ForEach([&](uint64_t number, uint32_t) {
+      if (number >= whole_first && number < whole_end) inside.push_back(number);
+    });
+    for (const uint64_t number : inside) ForgetPage(number);
   }
   cached_number_ = ~0ull;
   cached_ = nullptr;
@@ -354,10 +365,10 @@ Provenance Shadow::OriginOf(uint64_t offset) const {
 
 std::vector<Shadow::Range> Shadow::Touched(size_t limit) const {
   std::vector<Range> ranges;
-  ranges.reserve(pages_.size() + extents_.size());
-  for (const auto& [number, page] : pages_) {
+  ranges.reserve(index_.size() + extents_.size());
+  index_.ForEach([&](uint64_t number, uint32_t) {
     ranges.push_back({number * kPage, number * kPage + kPage});
-  }
+  });
   for (const auto& [first, extent] : extents_) ranges.push_back({first, extent.last + 1});
   std::sort(ranges.begin(), ranges.end(),
             [](const Range& a, const Range& b) { return a.begin < b.begin; });

@@ -8,12 +8,14 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
-#include <unordered_map>
 #include <vector>
+
+#include "decoder/model/flat_index.h"
 
 namespace tg::model {
 
@@ -83,6 +85,7 @@ class Shadow {
   const Page* FindPage(uint64_t number) const;
   Page& MakePage(uint64_t number);
   bool GiveData(Page& page);
+  void ForgetPage(uint64_t number);
   void Store(uint64_t offset, std::span<const uint8_t> data, Tag tag, bool observe);
   void StoreInPage(uint64_t number, size_t begin, std::span<const uint8_t> data, Tag tag,
                    bool observe);
@@ -96,7 +99,9 @@ class Shadow {
   uint64_t max_bytes_ = 512ull << 20;
   uint64_t data_bytes_ = 0;
   uint64_t dropped_bytes_ = 0;
-  std::unordered_map<uint64_t, Page> pages_;
+  FlatIndex index_;         // page number -> position in pages_
+  std::deque<Page> pages_;  // a deque: pages stay where they are
+  std::vector<uint32_t> free_;
   std::map<uint64_t, Extent> extents_;  // by first byte; no two overlap; pages come before them
   mutable uint64_t cached_number_ = ~0ull;
   mutable const Page* cached_ = nullptr;
