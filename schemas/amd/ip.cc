@@ -51,6 +51,23 @@ std::string HwIdName(uint16_t hw_id) {
   return "hw id " + std::to_string(hw_id);
 }
 
+std::string_view AsicName(IpVersion gc) {
+  struct Asic {
+    IpVersion gc;
+    std::string_view name;
+  };
+  constexpr Asic kAsics[] = {
+      {{9, 4, 3}, "MI300"},       {{9, 4, 4}, "MI300"},    {{9, 5, 0}, "MI350"},
+      {{11, 0, 0}, "navi31"},     {{11, 0, 1}, "phoenix"}, {{11, 0, 2}, "navi33"},
+      {{11, 0, 3}, "navi32"},     {{11, 0, 4}, "phoenix"}, {{11, 5, 0}, "strix"},
+      {{11, 5, 1}, "strix halo"}, {{12, 0, 0}, "navi44"},  {{12, 0, 1}, "navi48"},
+  };
+  for (const Asic& asic : kAsics) {
+    if (asic.gc == gc) return asic.name;
+  }
+  return {};
+}
+
 bool IsKnownHwId(uint16_t hw_id) {
   return std::binary_search(std::begin(kKnown), std::end(kKnown), hw_id);
 }

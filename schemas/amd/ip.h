@@ -4,6 +4,7 @@
 #include <compare>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tg::amd {
@@ -35,6 +36,9 @@ enum HwId : uint16_t {
 std::string HwIdName(uint16_t hw_id);
 // True for the ids that tinygrad knows (its hw_id_map).
 bool IsKnownHwId(uint16_t hw_id);
+
+// "navi31" for the version of a graphics core, empty for one we do not know.
+std::string_view AsicName(IpVersion gc);
 
 // One entry of the discovery table.
 struct IpBlock {

@@ -1,0 +1,187 @@
+#include "decoder/report/vm_section.h"
+
+#include <cerrno>
+#include <cstdlib>
+
+#include "decoder/report/section_json.h"
+#include "schemas/amd/pte.h"
+#include "schemas/amd/vram_layout.h"
+
+namespace tg::report {
+namespace {
+
+using model::Bytes;
+using model::Hex;
+using model::VaTarget;
+
+Json TargetJson(const model::Device& device, const VaTarget& target) {
+  constexpr const char* kKinds[] = {nullptr, "vram", "sysmem", "foreign"};
+  if (target.kind == VaTarget::Kind::kNone) return nullptr;
+  Json j;
+  j["kind"] = kKinds[static_cast<int>(target.kind)];
+  j["address"] = target.address;
+  const bool sysmem = target.kind == VaTarget::Kind::kSysmem;
+  j["region"] = sysmem ? Json(target.region) : Json(nullptr);
+  j["region_offset"] = sysmem ? Json(target.region_offset) : Json(nullptr);
+  j["contiguous"] = target.contiguous;
+  std::string place;
+  if (target.kind == VaTarget::Kind::kVram) {
+    const unsigned xccs = device.discovery() ? device.discovery()->LiveInstances(amd::kHwGc) : 1;
+    place = amd::VramPlaceName(target.address, xccs);
+  }
+  j["place"] = TextOrNull(place);
+  return j;
+}
+
+std::string TargetText(const Json& target) {
+  if (target.is_null()) return "nowhere";
+  const std::string address = HexText(target["address"]);
+  if (target["kind"] == "sysmem") {
+    return fmt::format("sysmem {} + {} (DMA {})", target["region"].get<uint32_t>(),
+                       HexText(target["region_offset"]), address);
+  }
+  if (target["kind"] == "foreign") return fmt::format("DMA {} (no region of this trace)", address);
+  std::string text = "VRAM " + address;
+  if (target.contains("place") && !target["place"].is_null()) {
+    text += " (" + SectionText(target["place"]) + ")";
+  }
+  return text;
+}
+
+std::string_view OriginName(model::Origin origin) {
+  constexpr std::string_view kNames[] = {"not observed", "written by the client",
+                                         "read by the client", "in a snapshot",
+                                         "server's address table"};
+  return kNames[static_cast<int>(origin)];
+}
+
+}  // namespace
+
+Result<uint64_t> ParseAddress(const std::string& text) {
+  errno = 0;
+  char* end = nullptr;
+  const unsigned long long value = std::strtoull(text.c_str(), &end, 0);
+  if (text.empty() || text[0] == '-' || *end != '\0' || errno != 0) {
+    return Fail(Error::Code::kUsage,
+                fmt::format("'{}' is no address; write it as 0x200000000000", text));
+  }
+  return value;
+}
+
+Json VmMapJson(const model::Device& device, size_t limit) {
+  const model::Gpuvm& vm = device.gpuvm();
+  Json out;
+  out["format"] = amd::PteFormatName(vm.format());
+  out["format_assumed"] = vm.format_assumed();
+  out["root"] = vm.root();
+  out["root_assumed"] = vm.root_assumed();
+  out["va_start"] = vm.va_base();
+  out["mc_base"] = OrNull(vm.mc_base());
+  out["xgmi_base"] = vm.xgmi_base();
+  const auto list = vm.Mappings(limit);
+  out["tables"] = list.tables;
+  out["unseen_tables"] = list.unseen_tables;
+  out["truncated"] = list.truncated;
+  uint64_t bytes = 0;
+  out["mappings"] = Json::array();
+  for (const model::Mapping& m : list.mappings) {
+    bytes += m.size;
+    Json j = TargetJson(device, m.target);
+    j.erase("contiguous");
+    Json row;
+    row["va"] = m.va;
+    row["size"] = m.size;
+    for (const auto& [key, value] : j.items()) row[key] = value;
+    row["page_size"] = amd::LevelCover(m.level);
+    row["flags"] = m.flags;
+    row["text"] = amd::DescribePte(vm.format(), amd::DecodePte(vm.format(), m.level, m.flags));
+    row["entries"] = m.entries;
+    row["first_seq"] = m.first_call == 0 ? Json(nullptr) : Json(m.first_call);
+    row["last_seq"] = m.last_call == 0 ? Json(nullptr) : Json(m.last_call);
+    out["mappings"].push_back(std::move(row));
+  }
+  out["mapped_bytes"] = bytes;
+  return out;
+}
+
+void VmMapText(const Json& map, Output& out) {
+  out.Heading("Address space");
+  SectionRow(out, "format",
+             SectionText(map["format"]) + (map["format_assumed"].get<bool>() ? " (assumed)" : ""));
+  SectionRow(out, "root table",
+             fmt::format("VRAM {}{}", HexText(map["root"]),
+                         map["root_assumed"].get<bool>()
+                             ? " (assumed: no CONTEXT0_PAGE_TABLE_BASE write seen)"
+                             : ""));
+  SectionRow(out, "mapped",
+             fmt::format("{} in {} ranges, {} tables", Bytes(map["mapped_bytes"].get<uint64_t>()),
+                         map["mappings"].size(), map["tables"].get<uint64_t>()));
+  if (map["unseen_tables"].get<uint64_t>() > 0) {
+    SectionRow(out, "",
+               fmt::format("{} tables are pointed at, but their entries were not observed",
+                           map["unseen_tables"].get<uint64_t>()));
+  }
+  for (const Json& m : map["mappings"]) {
+    out.Line(fmt::format("  {} {:>10}  -> {}  {}  {} pages  #{}..#{}",
+                         model::HexPadded(m["va"].get<uint64_t>(), 12),
+                         Bytes(m["size"].get<uint64_t>()), TargetText(m), SectionText(m["text"]),
+                         Bytes(m["page_size"].get<uint64_t>()),
+                         m["first_seq"].is_null() ? 0 : m["first_seq"].get<uint64_t>(),
+                         m["last_seq"].is_null() ? 0 : m["last_seq"].get<uint64_t>()));
+  }
+  if (map["truncated"].get<bool>()) {
+    SectionRow(out, "cut", out.Paint(Style::kWarn, "the tables hold more than is listed"));
+  }
+}
+
+Json VmWalkJson(const model::Device& device, uint64_t va) {
+  const model::Gpuvm& vm = device.gpuvm();
+  const model::Walk walk = vm.WalkVa(va);
+  Json out;
+  out["va"] = va;
+  out["end"] = model::WalkEndText(walk.end);
+  out["format"] = amd::PteFormatName(vm.format());
+  out["root_assumed"] = vm.root_assumed();
+  out["levels"] = Json::array();
+  for (int i = 0; i < walk.depth; ++i) {
+    const model::WalkStep& step = walk.steps[i];
+    Json j;
+    j["level"] = amd::LevelName(step.level);
+    j["table"] = step.table;
+    j["index"] = step.index;
+    j["entry"] = step.observed ? Json(step.raw) : Json(nullptr);
+    j["text"] = step.observed ? Json(amd::DescribePte(vm.format(), step.pte)) : Json(nullptr);
+    j["seq"] = step.by.call == 0 ? Json(nullptr) : Json(step.by.call);
+    j["origin"] = OriginName(step.by.origin);
+    out["levels"].push_back(std::move(j));
+  }
+  out["target"] = TargetJson(device, walk.target);
+  const auto word = vm.U64(va);
+  out["u64"] = OrNull(word);
+  return out;
+}
+
+void VmWalkText(const Json& walk, Output& out) {
+  out.Heading("Walk of " + HexText(walk["va"]));
+  for (const Json& level : walk["levels"]) {
+    std::string line = fmt::format("  {}  table {} [{}]  ", SectionText(level["level"]),
+                                   model::HexPadded(level["table"].get<uint64_t>(), 8),
+                                   level["index"].get<uint32_t>());
+    if (level["entry"].is_null()) {
+      line += "not observed";
+    } else {
+      line += fmt::format("{}  {}  {} {}", HexText(level["entry"], 16), SectionText(level["text"]),
+                          SectionText(level["origin"]), SeqText(level["seq"]));
+    }
+    out.Line(line);
+  }
+  SectionRow(out, "result", SectionText(walk["end"]));
+  if (walk["target"].is_null()) return;
+  SectionRow(out, "leads to", TargetText(walk["target"]));
+  SectionRow(out, "contiguous", Bytes(walk["target"]["contiguous"].get<uint64_t>()));
+  SectionRow(
+      out, "holds",
+      walk["u64"].is_null() ? std::string("content not observed") : HexText(walk["u64"], 16));
+}
+
+}  // namespace tg::report
