@@ -9,17 +9,23 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "decoder/diff/diff.h"
 #include "decoder/export/chrome.h"
 #include "decoder/report/analysis.h"
+#include "decoder/report/bars_section.h"
+#include "decoder/report/boot_section.h"
 #include "decoder/report/copies_section.h"
+#include "decoder/report/discovery_section.h"
 #include "decoder/report/files.h"
 #include "decoder/report/log.h"
+#include "decoder/report/regs_section.h"
 #include "decoder/report/report.h"
 #include "decoder/report/rings_section.h"
+#include "decoder/report/vm_section.h"
 
 namespace {
 
@@ -125,6 +131,42 @@ struct RingsFlags {
   std::string window;
   uint64_t at = 0;
 };
+
+// A section made from the device model after the whole trace; `print` gets the document's maker.
+template <typename Make, typename Text>
+int DeviceSection(const Options& options, const Make& make, const Text& text) {
+  return Section(options, [&](tg::trace::TraceReader& reader, Output& out) -> tg::Result<int> {
+    tg::model::Device device;
+    tg::trace::Record record;
+    while (reader.Next(record)) device.Feed(record);
+    const tg::report::Json document = make(device);
+    if (options.json())
+      out.Line(tg::report::Dump(document, true));
+    else
+      text(document, out);
+    return 0;
+  });
+}
+
+struct VmFlags {
+  std::string what = "map";
+  std::string address;
+};
+
+int Vm(const Options& options, const VmFlags& flags) {
+  namespace report = tg::report;
+  if (flags.what == "map") {
+    return DeviceSection(
+        options, [](const tg::model::Device& device) { return report::VmMapJson(device); },
+        report::VmMapText);
+  }
+  const auto address = report::ParseAddress(flags.address);
+  if (!address) return Complain(address.error());
+  return DeviceSection(
+      options,
+      [&](const tg::model::Device& device) { return report::VmWalkJson(device, *address); },
+      report::VmWalkText);
+}
 
 struct DiffFlags {
   std::string good, hung;
@@ -241,8 +283,22 @@ int main(int argc, char** argv) {
   CLI::App* rings_app =
       app.add_subcommand("rings", "queues: pointers, outstanding packets, submissions");
   CLI::App* copies_app = app.add_subcommand("copies", "what the SDMA engines moved");
-  for (CLI::App* sub : {info, log_app, check, repair, export_app, rings_app, copies_app})
+  CLI::App* bars_app = app.add_subcommand("bars", "PCI, BARs, whether the card answers");
+  CLI::App* regs_app = app.add_subcommand("regs", "registers by name, their fields and history");
+  CLI::App* discovery_app = app.add_subcommand("discovery", "IP blocks and device properties");
+  CLI::App* boot_app = app.add_subcommand("boot", "boot phases, PSP, SMU, interrupts, faults");
+  CLI::App* vm_app = app.add_subcommand("vm", "the GPU's address space");
+  for (CLI::App* sub : {info, log_app, check, repair, export_app, rings_app, copies_app, bars_app,
+                        regs_app, discovery_app, boot_app, vm_app})
     common(sub);
+  tg::report::RegsOptions regs;
+  regs_app->add_option("--name", regs.glob, "only names that match this pattern, e.g. '*RB_WPTR*'");
+  regs_app->add_option("--block", regs.block, "only this block, e.g. GC");
+  regs_app->add_flag("--unknown", regs.unknown_only, "only registers without a name");
+  regs_app->add_flag("--history", regs.history, "every kept access");
+  VmFlags vm;
+  CLI::Option* vm_walk =
+      vm_app->add_option("--walk", vm.address, "walk this address and say who wrote its entries");
   RingsFlags rings;
   rings_app->add_option("--queue", rings.options.queue, "only this queue, e.g. sdma0");
   CLI::Option* rings_at = rings_app->add_option("--at", rings.at, "state after this record");
@@ -290,6 +346,30 @@ int main(int argc, char** argv) {
   }
   const bool may_page = !repair->parsed() && !export_app->parsed();
   if (log_app->parsed()) return Log(options, log);
+  namespace report = tg::report;
+  using tg::model::Device;
+  if (bars_app->parsed())
+    return DeviceSection(options, report::BarsSectionJson, report::BarsSectionText);
+  if (regs_app->parsed()) {
+    return DeviceSection(
+        options, [&](const Device& device) { return report::RegsJson(device, regs); },
+        report::RegsText);
+  }
+  if (discovery_app->parsed()) {
+    return DeviceSection(options, report::DiscoverySectionJson,
+                         [](const report::Json& json, Output& out) {
+                           report::DiscoverySectionText(json, out, true);
+                         });
+  }
+  if (boot_app->parsed()) {
+    return DeviceSection(
+        options, report::BootSectionJson,
+        [](const report::Json& json, Output& out) { report::BootSectionText(json, out, true); });
+  }
+  if (vm_app->parsed()) {
+    if (*vm_walk) vm.what = "walk";
+    return Vm(options, vm);
+  }
   if (rings_app->parsed()) {
     if (*rings_at) rings.options.at = rings.at;
     rings.options.json = options.json();

@@ -7,7 +7,10 @@
 #include <utility>
 
 #include "decoder/model/words.h"
+#include "decoder/report/bars_section.h"
+#include "decoder/report/boot_section.h"
 #include "decoder/report/copies_section.h"
+#include "decoder/report/discovery_section.h"
 #include "decoder/report/rings_section.h"
 #include "schemas/trace/trace.pb.h"
 
@@ -349,7 +352,15 @@ Report::Report(const Analysis& analysis) : document_(std::make_unique<Json>()) {
   d["file"] = FileJson(analysis.file, analysis.header);
   d["session"] = SessionJson(analysis);
   d["bars"] = SessionBarsJson(session);
-  for (const char* key : {"device", "ips", "scratch", "boot"}) d[key] = nullptr;
+  const model::Device& device = analysis.seen.device();
+  d["pci"] = BarsSectionJson(device);
+  d["device"] = DeviceJson(device);
+  Json ips = IpsJson(device);
+  d["ips"] = ips.empty() ? Json(nullptr) : std::move(ips);
+  d["scratch"] = ScratchJson(device);
+  d["boot"] = BootJson(device);
+  d["discovery"] = DiscoverySectionJson(device);
+  d["boot_detail"] = BootSectionJson(device);
   Json queues = QueuesJson(analysis.seen.device_queues());
   d["queues"] = queues.empty() ? Json(nullptr) : std::move(queues);
   d["copies"] = CopiesJson(analysis.seen.device_queues().copies());

@@ -4,7 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include "decoder/model/words.h"
+#include "decoder/report/bars_section.h"
+#include "decoder/report/boot_section.h"
 #include "decoder/report/copies_section.h"
+#include "decoder/report/discovery_section.h"
 #include "decoder/report/report.h"
 #include "decoder/report/rings_section.h"
 
@@ -257,6 +260,11 @@ void Report::ToText(Output& out) const {
   VerdictText(d["verdict"], out);
   SessionText(d, out);
   SessionBarsText(d, out);
+  const bool nothing_seen = d["device"].is_null() && d["boot"].is_null();
+  if (!nothing_seen) {
+    DiscoverySectionText(d["discovery"], out, false);
+    BootSectionText(d["boot_detail"], out, false);
+  }
   if (!d["queues"].is_null()) QueuesText(d["queues"], out, false);
   if (!d["copies"].is_null()) CopiesText(d["copies"], out);
   CallsText(d["calls"], out);
