@@ -8,9 +8,9 @@
 // message), the trace reader alone, reader and device model; and their ratios.
 #include <sys/resource.h>
 
-#include <ctime>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -27,8 +27,12 @@ namespace {
 
 using namespace tg;
 // Processor time of this process: other work on the machine does not count.
-double Now() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
-double Seconds(double since) { return Now() - since; }
+double Now() {
+  return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+}
+double Seconds(double since) {
+  return Now() - since;
+}
 
 double ResidentMiB() {
   rusage usage{};
