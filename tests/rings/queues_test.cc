@@ -156,7 +156,7 @@ TEST_F(B07, SatisfiedButNotSeen) {
 class B08 : public ::testing::Test {
  protected:
   // A queue whose client we joined late: no pointers in its set-up.
-  void SetUp(uint32_t rb_size) {
+  void Prepare(uint32_t rb_size) {
     queues_.OnRegisterWrite("regSDMA0_QUEUE0_RB_BASE", 0, kRing >> 8, 1, 10);
     queues_.OnRegisterWrite("regSDMA0_QUEUE0_RB_CNTL", 0, 1u | rb_size << 1, 2, 20);
     queues_.OnRegisterWrite("regSDMA0_QUEUE0_DOORBELL_OFFSET", 0, 512u << 2, 3, 30);
@@ -166,7 +166,7 @@ class B08 : public ::testing::Test {
 };
 
 TEST_F(B08, OffsetsWarmStartAndDeltas) {
-  SetUp(18);  // 4 << 18 = 0x100000
+  Prepare(18);  // 4 << 18 = 0x100000
   for (uint64_t value : {0x0c5416c0, 0x0c541780, 0x0c541840}) {
     queues_.OnDoorbell(0x800, value, 8, 10 + value % 7, 100);
   }
@@ -186,7 +186,7 @@ TEST_F(B08, OffsetsWarmStartAndDeltas) {
 }
 
 TEST_F(B08, Overrun) {
-  SetUp(18);
+  Prepare(18);
   queues_.OnDoorbell(0x800, 0x0c541840, 8, 10, 100);
   queues_.OnRegisterRead("regSDMA0_QUEUE0_RB_RPTR", 0, 0x0c541840, 11, 110);
   queues_.OnDoorbell(0x800, 0x0c642840, 8, 12, 120);
@@ -202,7 +202,7 @@ TEST_F(B08, Overrun) {
 }
 
 TEST_F(B08, NewerReadPointerTakesAnOverrunBack) {
-  SetUp(18);
+  Prepare(18);
   queues_.OnDoorbell(0x800, 0x0c541840, 8, 10, 100);
   queues_.OnRegisterRead("regSDMA0_QUEUE0_RB_RPTR", 0, 0x0c541840, 11, 110);
   queues_.OnDoorbell(0x800, 0x0c642840, 8, 12, 120);
@@ -212,7 +212,7 @@ TEST_F(B08, NewerReadPointerTakesAnOverrunBack) {
 }
 
 TEST_F(B08, WrapIsPaddingThenPackets) {
-  SetUp(22);  // 16 MiB
+  Prepare(22);  // 16 MiB
   memory_.Map(kRing, 0, 16 << 20);
   queues_.OnDoorbell(0x800, 0x0ffffc0, 8, 10, 100);
   auto packets = Dwords("d0000008 0100fff0 00002000 00000007 ffffffff 0fff0004");
@@ -241,7 +241,7 @@ TEST_F(B08, WrapIsPaddingThenPackets) {
 }
 
 TEST_F(B08, GoingBackwards) {
-  SetUp(18);
+  Prepare(18);
   queues_.OnDoorbell(0x800, 0x5000, 8, 10, 100);
   queues_.OnDoorbell(0x800, 0x44, 8, 11, 110);
   const auto warnings = queues_.warnings();

@@ -1,6 +1,8 @@
 // The SDMA engine, packet by packet. Layouts: sdma-packet headers 6.0, as in the comments.
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "schemas/amd/ih.h"
 #include "tests/sim/rig.h"
 
