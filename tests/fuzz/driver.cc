@@ -128,7 +128,10 @@ int main(int argc, char** argv) {
     return 0;
   }
 
-  const auto stop = std::chrono::steady_clock::now() + kTimeLimit;
+  const auto start = std::chrono::steady_clock::now();
+  const auto stop = start + kTimeLimit;
+  // The prefixes of slow targets must not take all of the time.
+  const auto half_time = start + kTimeLimit / 2;
   const auto late = [stop] { return std::chrono::steady_clock::now() >= stop; };
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(argv[1])) files.push_back(entry);
@@ -145,7 +148,8 @@ int main(int argc, char** argv) {
   size_t prefixes = 0;
   for (const Bytes& seed : seeds) {
     const size_t step = 1 + seed.size() / kMaxPrefixes;
-    for (size_t size = 0; size < seed.size() && !late(); size += step, ++prefixes) {
+    for (size_t size = 0; size < seed.size() && std::chrono::steady_clock::now() < half_time;
+         size += step, ++prefixes) {
       Try(Bytes(seed.begin(), seed.begin() + static_cast<std::ptrdiff_t>(size)));
     }
   }

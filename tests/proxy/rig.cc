@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include <uv.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -105,6 +106,11 @@ int SharedFile(size_t size, const Bytes& content) {
 }
 
 int OpenDescriptors() {
+  // libuv opens a pair for signals with its first loop and keeps it for the life of the process.
+  [[maybe_unused]] static const bool warm = [] {
+    uv_loop_t loop;
+    return uv_loop_init(&loop) == 0 && uv_loop_close(&loop) == 0;
+  }();
 #ifdef __linux__
   const char* path = "/proc/self/fd";
 #else
