@@ -10,10 +10,11 @@
 #include <cstdint>
 
 #include "schemas/wire/commands.h"
+#include "schemas/wire/simulator.h"
 
 namespace tg::replay {
 
-inline constexpr uint64_t kProofWord = 0x59414c5045524d53;  // "SMREPLAY", little-endian
+inline constexpr uint64_t kProofWord = wire::kSimulatorWord;
 
 inline bool IsProofRequest(const wire::RequestHeader& request) {
   return request.command == static_cast<uint8_t>(wire::Command::kPing) &&

@@ -6,6 +6,7 @@
 
 #include "decoder/model/session_impl.h"
 #include "decoder/model/words.h"
+#include "schemas/wire/simulator.h"
 
 namespace tg::model {
 
@@ -250,7 +251,10 @@ void SessionModel::Impl::UpdateFindings() {
     add(fmt::format("RESIZE_BAR refused at record {}: TinyGPU.app older than R3 (2026-03-17)",
                     facts.resize_seq));
 
-  if (facts.ping && (facts.ping->resp0 | facts.ping->resp1)) {
+  if (facts.ping && facts.ping->resp0 == wire::kSimulatorWord) {
+    found.server = "rpcreplay: a simulated card or a played trace";
+    add(fmt::format("PING echoed rpcreplay's word at record {}", facts.ping_seq));
+  } else if (facts.ping && (facts.ping->resp0 | facts.ping->resp1)) {
     found.server = "fork, server version " + VersionWord(facts.ping->resp0);
     add(
         fmt::format("PING answered with server version {} ({:#x}), driver version {} ({:#x}) at "
