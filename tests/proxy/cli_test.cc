@@ -402,8 +402,8 @@ TEST_F(Cli, KillNineLosesNothingTheServerSaw) {
     StubServer server(UnixAt(upstream));
     Program program(dir, Words());
     ASSERT_TRUE(Listening(program));
+    Client client(UnixAt(sock));  // connected before the kill can come
     std::thread load([&, seed = random()] {
-      Client client(UnixAt(sock));
       std::mt19937 choice(seed);
       for (uint64_t i = 0;; i++) {
         Bytes message;
