@@ -20,6 +20,7 @@
 #include "decoder/report/boot_section.h"
 #include "decoder/report/copies_section.h"
 #include "decoder/report/discovery_section.h"
+#include "decoder/report/feed.h"
 #include "decoder/report/files.h"
 #include "decoder/report/log.h"
 #include "decoder/report/regs_section.h"
@@ -39,6 +40,7 @@ struct Options {
   std::string format = "text";
   std::string colour = "auto";
   bool no_pager = false;
+  uint64_t at = UINT64_MAX;  // newest record that counts
   bool json() const { return format == "json"; }
 };
 
@@ -132,13 +134,13 @@ struct RingsFlags {
   uint64_t at = 0;
 };
 
-// A section made from the device model after the whole trace; `print` gets the document's maker.
+// A section made from the device model after the trace, or after record --at; `print` gets the
+// document's maker.
 template <typename Make, typename Text>
 int DeviceSection(const Options& options, const Make& make, const Text& text) {
   return Section(options, [&](tg::trace::TraceReader& reader, Output& out) -> tg::Result<int> {
     tg::model::Device device;
-    tg::trace::Record record;
-    while (reader.Next(record)) device.Feed(record);
+    tg::report::FeedUpTo(reader, device, options.at);
     const tg::report::Json document = make(device);
     if (options.json())
       out.Line(tg::report::Dump(document, true));
@@ -149,23 +151,50 @@ int DeviceSection(const Options& options, const Make& make, const Text& text) {
 }
 
 struct VmFlags {
-  std::string what = "map";
-  std::string address;
+  std::vector<std::string> words;  // [map | walk ADDRESS | who ADDRESS] TRACE, in any order
+  std::string walk, who;           // the same as options
 };
 
-int Vm(const Options& options, const VmFlags& flags) {
+int Vm(Options& options, const VmFlags& flags) {
   namespace report = tg::report;
-  if (flags.what == "map") {
+  const auto usage = [](const char* text) { return Complain({tg::Error::Code::kUsage, text}); };
+  std::string what = !flags.who.empty() ? "who" : !flags.walk.empty() ? "walk" : "map";
+  std::string address = flags.who.empty() ? flags.walk : flags.who;
+  for (const std::string& word : flags.words) {
+    if (what == "map" && (word == "map" || word == "walk" || word == "who")) {
+      what = word;
+    } else if (what != "map" && address.empty() && report::ParseAddress(word)) {
+      address = word;
+    } else if (options.file.empty()) {
+      options.file = word;
+    } else {
+      return Complain(what == "map" ? tg::Error{tg::Error::Code::kUsage, "vm: one trace at a time"}
+                                    : report::ParseAddress(word).error());
+    }
+  }
+  if (options.file.empty()) return usage("vm: no trace given");
+  if (what != "map" && address.empty()) return usage("vm: no address given");
+  if (what == "map")
     return DeviceSection(
         options, [](const tg::model::Device& device) { return report::VmMapJson(device); },
         report::VmMapText);
-  }
-  const auto address = report::ParseAddress(flags.address);
-  if (!address) return Complain(address.error());
-  return DeviceSection(
-      options,
-      [&](const tg::model::Device& device) { return report::VmWalkJson(device, *address); },
-      report::VmWalkText);
+  const auto va = report::ParseAddress(address);
+  if (!va) return Complain(va.error());
+  if (what == "walk")
+    return DeviceSection(
+        options, [&](const tg::model::Device& device) { return report::VmWalkJson(device, *va); },
+        report::VmWalkText);
+  return Section(options, [&](tg::trace::TraceReader& reader, Output& out) -> tg::Result<int> {
+    const auto who = report::VmWhoJson(options.file, *va, options.at);
+    if (!who) return tl::unexpected(who.error());
+    tg::trace::Record record;
+    while (reader.Next(record)) continue;
+    if (options.json())
+      out.Line(report::Dump(*who, true));
+    else
+      report::VmWhoText(*who, out);
+    return 0;
+  });
 }
 
 struct DiffFlags {
@@ -266,7 +295,7 @@ int main(int argc, char** argv) {
   bool force = false, raw_export = false;
 
   const auto common = [&options](CLI::App* sub) {
-    sub->add_option("trace", options.file, "trace file");
+    if (sub->get_name() != "vm") sub->add_option("trace", options.file, "trace file");
     sub->add_option("--format", options.format, "text or json")
         ->check(CLI::IsMember({"text", "json"}));
     sub->add_option("--color", options.colour, "auto, always or never")
@@ -297,8 +326,11 @@ int main(int argc, char** argv) {
   regs_app->add_flag("--unknown", regs.unknown_only, "only registers without a name");
   regs_app->add_flag("--history", regs.history, "every kept access");
   VmFlags vm;
-  CLI::Option* vm_walk =
-      vm_app->add_option("--walk", vm.address, "walk this address and say who wrote its entries");
+  vm_app->add_option("what", vm.words, "map, walk ADDRESS or who ADDRESS, and the trace");
+  vm_app->add_option("--walk", vm.walk, "where this address leads");
+  vm_app->add_option("--who", vm.who, "every write to the entries that map this address");
+  for (CLI::App* sub : {regs_app, discovery_app, boot_app, bars_app, vm_app})
+    sub->add_option("--at", options.at, "as it was after this record");
   RingsFlags rings;
   rings_app->add_option("--queue", rings.options.queue, "only this queue, e.g. sdma0");
   CLI::Option* rings_at = rings_app->add_option("--at", rings.at, "state after this record");
@@ -322,6 +354,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(0, 1);
 
   log_app->add_flag("--raw", log.log.raw, "do not fold repeated calls");
+  log_app->add_flag("!--no-names", log.log.names, "calls alone: no register names, no fields");
   log_app->add_flag("--errors", log.log.errors, "only refused, unanswered or cut-off calls");
   log_app->add_flag("--follow,-f", log.log.follow, "go on while the trace grows");
   log_app->add_option("--command,-c", log.commands, "only this command (may be repeated)")
@@ -340,6 +373,7 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : kUsage;
   }
   if (diff_app->parsed()) return Diff(options, diff);
+  if (vm_app->parsed()) return Vm(options, vm);
   if (options.file.empty()) {
     std::fprintf(stderr, "rpcdecode: no trace given; try `rpcdecode trace.pb` or --help\n");
     return kUsage;
@@ -365,10 +399,6 @@ int main(int argc, char** argv) {
     return DeviceSection(
         options, report::BootSectionJson,
         [](const report::Json& json, Output& out) { report::BootSectionText(json, out, true); });
-  }
-  if (vm_app->parsed()) {
-    if (*vm_walk) vm.what = "walk";
-    return Vm(options, vm);
   }
   if (rings_app->parsed()) {
     if (*rings_at) rings.options.at = rings.at;

@@ -129,7 +129,7 @@ uint64_t Call::Hash() const {
       word(body),
       descriptors};
   uint64_t hash = XXH3_64bits(words, sizeof words);
-  if (extra) {
+  if (extra && !(extra->error.empty() && extra->note.empty())) {
     hash ^= XXH3_64bits(extra->error.data(), extra->error.size());
     hash ^= XXH3_64bits(extra->note.data(), extra->note.size()) * 3;
   }

@@ -58,6 +58,8 @@ struct Call {
   struct Extra {
     std::string error;  // the server's text
     std::string note;   // "refused by the guard: ...", "cut off by the client", ...
+    std::string name;   // of the register, see report/annotate.h; no part of the hash
+    std::string about;  // what the call means; no part of the hash
   };
   std::unique_ptr<Extra> extra;  // rarely
 

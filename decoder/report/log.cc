@@ -169,8 +169,14 @@ Json CallJson(const Call& call, wire::Revision revision) {
     out["status"] = nullptr;
   }
   if (call.extra && !call.extra->note.empty()) out["note"] = call.extra->note;
+  out["name"] = call.extra && !call.extra->name.empty() ? Json(call.extra->name) : Json(nullptr);
+  out["about"] = call.extra && !call.extra->about.empty() ? Json(call.extra->about) : Json(nullptr);
   out["text"] = CallLine(call, revision);
   return out;
+}
+
+std::string AboutText(const Call& call) {
+  return call.extra ? model::Printable(call.extra->about, 2000) : std::string();
 }
 
 std::string LatencyText(uint64_t least, uint64_t most) {
@@ -204,9 +210,12 @@ LogPrinter::LogPrinter(const LogOptions& options, Output& out)
       printer_(*this),
       folder_(printer_),
       behind_filter_(options.raw ? static_cast<model::CallSink&>(printer_) : folder_),
-      assembler_(*this) {}
+      assembler_(*this) {
+  if (options.names) annotator_ = std::make_unique<Annotator>();
+}
 
 void LogPrinter::Add(const trace::Record& record) {
+  if (annotator_) annotator_->Feed(record);
   assembler_.Add(record);
   if (record.kind == trace::Record::Kind::kPacket && record.packet) {
     const pb::Packet& p = *record.packet;
@@ -325,7 +334,9 @@ bool LogPrinter::Wanted(const Call& call, uint64_t last_seq, uint64_t last_ns,
 
 void LogPrinter::OnCall(Call&& call) {
   const bool unanswered = call.expects_reply && !call.answered;
-  if (Wanted(call, call.seq, call.time_ns, unanswered)) behind_filter_.OnCall(std::move(call));
+  if (!Wanted(call, call.seq, call.time_ns, unanswered)) return;
+  if (annotator_) annotator_->Describe(call);
+  behind_filter_.OnCall(std::move(call));
 }
 
 void LogPrinter::OnRun(CallRun&& run) {
@@ -336,6 +347,7 @@ void LogPrinter::OnRun(CallRun&& run) {
     if (!Wanted(run.pattern[i], run.last_seq, run.last_ns, run.unanswered > 0)) continue;
     count = model::SaturatingAdd(count, run.count / period + (i < run.count % period ? 1 : 0));
     last_place = i;
+    if (annotator_) annotator_->Describe(run.pattern[i]);
     kept.push_back(std::move(run.pattern[i]));
   }
   if (count == 0) return;
@@ -367,13 +379,11 @@ void LogPrinter::Print(const Call& first, const CallRun* run) {
     const bool bad = (first.answered && first.reply.status != 0) || unanswered;
     const std::string text = CallLine(first, revision_);
     line += bad ? out_.Paint(Style::kBad, text) : text;
-    if (options_.annotate) line += options_.annotate(first);
   } else {
     line += "[";
     for (const Call& call : run->pattern) {
       if (&call != &first) line += " | ";
       line += CallLine(call, revision_);
-      if (options_.annotate) line += options_.annotate(call);
     }
     line += "]";
   }
@@ -390,6 +400,11 @@ void LogPrinter::Print(const Call& first, const CallRun* run) {
   } else {
     line += out_.Paint(Style::kDim, LatencyText(first.latency_ns, first.latency_ns));
   }
+  std::string about = AboutText(first);
+  for (size_t i = 1; run && i < run->pattern.size(); i++)
+    about += " | " + AboutText(run->pattern[i]);
+  if (about.find_first_not_of(" |") != std::string::npos)
+    line += "  " + out_.Paint(Style::kGood, about);
   if (first.after_damage) line += "  (after damage: record number and time are least values)";
   out_.Line(line);
 }
@@ -403,7 +418,6 @@ void LogPrinter::PrintJson(const Call& first, const CallRun* run) {
     Json call = CallJson(first, revision_);
     for (auto& [key, value] : call.items()) out[key] = std::move(value);
     out["latency_ns"] = first.answered && first.latency_ns ? Json(first.latency_ns) : Json(nullptr);
-    if (options_.annotate) out["name"] = options_.annotate(first);
   } else {
     out["last_seq"] = run->last_seq;
     out["t1_ns"] = run->last_ns;
@@ -413,11 +427,7 @@ void LogPrinter::PrintJson(const Call& first, const CallRun* run) {
     out["min_latency_ns"] = run->min_latency_ns;
     out["max_latency_ns"] = run->max_latency_ns;
     out["calls"] = Json::array();
-    for (const Call& call : run->pattern) {
-      Json j = CallJson(call, revision_);
-      if (options_.annotate) j["name"] = options_.annotate(call);
-      out["calls"].push_back(std::move(j));
-    }
+    for (const Call& call : run->pattern) out["calls"].push_back(CallJson(call, revision_));
   }
   out_.Line(Dump(out, false));
 }

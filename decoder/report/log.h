@@ -5,17 +5,21 @@
 //        3    0.000350  MMIO_WRITE bar2+0x800 size=8 <- 0x0000000000002480
 //        4    0.000410  MMIO_READ bar5+0x4b8c size=4 = 0x00002480  x5000000 over 212 s
 //
+// Behind a line stands what the call is about (annotate.h): register and fields, doorbell, page
+// table entry.
+//
 // Memory is bounded whatever the trace's length.
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "decoder/model/calls.h"
+#include "decoder/report/annotate.h"
 #include "decoder/report/output.h"
 #include "schemas/trace/reader.h"
 
@@ -30,8 +34,7 @@ struct LogOptions {
   std::optional<uint32_t> bar;
   uint64_t seq_first = 0, seq_last = UINT64_MAX;
   uint64_t time_first_ns = 0, time_last_ns = UINT64_MAX;
-  // What to say about a call besides its line (register names); empty: nothing.
-  std::function<std::string(const model::Call&)> annotate;
+  bool names = true;  // say what each call is about, see annotate.h
 };
 
 // Prints the records of a trace in order.
@@ -82,6 +85,7 @@ class LogPrinter : private model::CallSink {
   model::CallFolder folder_;
   model::CallSink& behind_filter_;  // the folder, or with --raw the printer
   model::CallAssembler assembler_;
+  std::unique_ptr<Annotator> annotator_;  // nullptr: names were not asked for
 };
 
 // The part of a line between time and latency: "MMIO_READ bar5+0x4b8c size=4 = 0x00002480".

@@ -8,6 +8,7 @@
 #include "decoder/model/queue_state.h"
 #include "decoder/model/queue_text.h"
 #include "decoder/model/words.h"
+#include "decoder/report/feed.h"
 
 namespace tg::report {
 namespace {
@@ -398,11 +399,12 @@ void QueuesText(const Json& queues, Output& out, bool full) {
     }
     if (!full || q["doorbells"] == 0) continue;
     out.Line(fmt::format(
-        "  {} ring {} ({}), size {}, doorbell bar2+{}, {} doorbells{}; pointers in units of {} "
+        "  {} ring {} ({}), size {}, doorbell bar2+{}, {}{}; pointers in units of {} "
         "byte{}, read pointer from {}",
         Flat(q["kind"]), HexOr(q["ring_va"]),
         q["ring_place"].is_null() ? std::string("place not known") : Flat(q["ring_place"]),
-        HexOr(q["ring_size"]), HexOr(q["doorbell_offset"]), q["doorbells"].get<uint64_t>(),
+        HexOr(q["ring_size"]), HexOr(q["doorbell_offset"]),
+        model::Count(q["doorbells"].get<uint64_t>(), "doorbell"),
         q["warm_start"].get<bool>() ? ", warm start" : "", q["pointer_unit"].get<uint64_t>(),
         q["pointer_unit"] == 1 ? "" : "s",
         q["rptr_source"].is_null()
@@ -425,11 +427,7 @@ void QueuesText(const Json& queues, Output& out, bool full) {
 Result<int> PrintRings(trace::TraceReader& reader, const RingsOptions& options, Output& out) {
   model::Device device;
   model::DeviceQueues queues(device);
-  trace::Record record;
-  while (reader.Next(record)) {
-    if (options.at && record.call > *options.at) break;
-    device.Feed(record);
-  }
+  FeedUpTo(reader, device, options.at.value_or(UINT64_MAX));
   if (!options.at) queues.Finish();
   if (!options.queue.empty() && !queues.queues().FindByName(options.queue)) {
     std::string known;

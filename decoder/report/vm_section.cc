@@ -2,7 +2,10 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <map>
+#include <vector>
 
+#include "decoder/report/feed.h"
 #include "decoder/report/section_json.h"
 #include "schemas/amd/pte.h"
 #include "schemas/amd/vram_layout.h"
@@ -46,6 +49,10 @@ std::string TargetText(const Json& target) {
     text += " (" + SectionText(target["place"]) + ")";
   }
   return text;
+}
+
+std::string EntryText(amd::PteFormat format, int level, uint64_t raw) {
+  return raw == 0 ? "empty" : amd::DescribePte(format, amd::DecodePte(format, level, raw));
 }
 
 std::string_view OriginName(model::Origin origin) {
@@ -150,7 +157,7 @@ Json VmWalkJson(const model::Device& device, uint64_t va) {
     j["table"] = step.table;
     j["index"] = step.index;
     j["entry"] = step.observed ? Json(step.raw) : Json(nullptr);
-    j["text"] = step.observed ? Json(amd::DescribePte(vm.format(), step.pte)) : Json(nullptr);
+    j["text"] = step.observed ? Json(EntryText(vm.format(), step.level, step.raw)) : Json(nullptr);
     j["seq"] = step.by.call == 0 ? Json(nullptr) : Json(step.by.call);
     j["origin"] = OriginName(step.by.origin);
     out["levels"].push_back(std::move(j));
@@ -161,8 +168,60 @@ Json VmWalkJson(const model::Device& device, uint64_t va) {
   return out;
 }
 
-void VmWalkText(const Json& walk, Output& out) {
-  out.Heading("Walk of " + HexText(walk["va"]));
+namespace {
+
+// Notes every write to some 8-byte entries in VRAM.
+class EntryWrites : public model::Observer {
+ public:
+  struct Write {
+    model::Stamp at;
+    uint64_t offset = 0, size = 0;  // of the whole write
+    std::optional<uint64_t> entry;  // nothing: the trace does not have these bytes
+  };
+  struct History {
+    std::vector<Write> writes;
+    uint64_t total = 0;
+  };
+  explicit EntryWrites(const model::Device& device) : device_(device) {}
+  void Watch(uint64_t address) { entries_[address]; }
+  const History& Of(uint64_t address) const { return entries_.at(address); }
+
+  void OnMemory(const model::MemoryAccess& access) override {
+    if (!access.write || access.space != model::Space::kVram || access.size == 0) return;
+    const uint64_t last = model::SaturatingAdd(access.offset, access.size - 1);
+    // An entry that begins up to 7 bytes before the write is touched by it, too.
+    const uint64_t from = access.offset < 7 ? 0 : access.offset - 7;
+    for (auto it = entries_.lower_bound(from); it != entries_.end() && it->first <= last; ++it) {
+      Write write{access.at, access.offset, access.size, device_.vram().U64(it->first)};
+      History& history = it->second;
+      ++history.total;
+      if (history.writes.size() == kMaxEntryWrites)
+        history.writes.erase(history.writes.begin() + kMaxEntryWrites / 2);
+      history.writes.push_back(write);
+    }
+  }
+
+ private:
+  const model::Device& device_;
+  std::map<uint64_t, History> entries_;
+};
+
+Json WritesJson(const EntryWrites::History& history, amd::PteFormat format, int level) {
+  Json out = Json::array();
+  for (const EntryWrites::Write& write : history.writes) {
+    Json j;
+    j["seq"] = write.at.call;
+    j["t_ns"] = write.at.time_ns;
+    j["offset"] = write.offset;
+    j["size"] = write.size;
+    j["entry"] = OrNull(write.entry);
+    j["text"] = write.entry ? Json(EntryText(format, level, *write.entry)) : Json(nullptr);
+    out.push_back(std::move(j));
+  }
+  return out;
+}
+
+void WalkLevels(const Json& walk, Output& out) {
   for (const Json& level : walk["levels"]) {
     std::string line = fmt::format("  {}  table {} [{}]  ", SectionText(level["level"]),
                                    model::HexPadded(level["table"].get<uint64_t>(), 8),
@@ -174,7 +233,24 @@ void VmWalkText(const Json& walk, Output& out) {
                           SectionText(level["origin"]), SeqText(level["seq"]));
     }
     out.Line(line);
+    if (!level.contains("writes")) continue;
+    const uint64_t total = level["writes_total"].get<uint64_t>();
+    if (total == 0) out.Line("        no write to it in this trace");
+    size_t index = 0;
+    for (const Json& write : level["writes"]) {
+      if (total > level["writes"].size() && index == kMaxEntryWrites / 2)
+        out.Line(fmt::format("        ... {} more", total - level["writes"].size()));
+      ++index;
+      out.Line(fmt::format(
+          "        {:<8} t={} s  {}  {}  by {} to VRAM {}", SeqText(write["seq"]),
+          model::Seconds(write["t_ns"].get<uint64_t>()), HexText(write["entry"], 16),
+          write["text"].is_null() ? std::string("not in the trace") : SectionText(write["text"]),
+          "a write of " + Bytes(write["size"].get<uint64_t>()), HexText(write["offset"])));
+    }
   }
+}
+
+void WalkEnd(const Json& walk, Output& out) {
   SectionRow(out, "result", SectionText(walk["end"]));
   if (walk["target"].is_null()) return;
   SectionRow(out, "leads to", TargetText(walk["target"]));
@@ -182,6 +258,47 @@ void VmWalkText(const Json& walk, Output& out) {
   SectionRow(
       out, "holds",
       walk["u64"].is_null() ? std::string("content not observed") : HexText(walk["u64"], 16));
+}
+
+}  // namespace
+
+void VmWalkText(const Json& walk, Output& out) {
+  out.Heading("Walk of " + HexText(walk["va"]));
+  WalkLevels(walk, out);
+  WalkEnd(walk, out);
+}
+
+Result<Json> VmWhoJson(const std::string& path, uint64_t va, uint64_t at) {
+  Json out;
+  {
+    auto reader = trace::TraceReader::Open(path);
+    if (!reader) return tl::unexpected(reader.error());
+    model::Device device;
+    FeedUpTo(**reader, device, at);
+    out = VmWalkJson(device, va);
+  }
+  auto reader = trace::TraceReader::Open(path);
+  if (!reader) return tl::unexpected(reader.error());
+  model::Device device;
+  EntryWrites writes(device);
+  for (const Json& level : out["levels"])
+    writes.Watch(level["table"].get<uint64_t>() + level["index"].get<uint64_t>() * 8);
+  device.AddObserver(&writes);
+  FeedUpTo(**reader, device, at);
+  int number = 0;
+  for (Json& level : out["levels"]) {
+    const EntryWrites::History& history =
+        writes.Of(level["table"].get<uint64_t>() + level["index"].get<uint64_t>() * 8);
+    level["writes"] = WritesJson(history, device.gpuvm().format(), number++);
+    level["writes_total"] = history.total;
+  }
+  return out;
+}
+
+void VmWhoText(const Json& who, Output& out) {
+  out.Heading("Who mapped " + HexText(who["va"]));
+  WalkLevels(who, out);
+  WalkEnd(who, out);
 }
 
 }  // namespace tg::report

@@ -18,13 +18,21 @@ namespace tg::report {
 Json VmMapJson(const model::Device& device, size_t limit = 100000);
 void VmMapText(const Json& map, Output& out);
 
-// `vm walk VA` and `vm who VA`:
-//   {va, end, text, levels[{level, table, index, entry, flags, seq, origin}],
-//    target {kind, address, region, region_offset, contiguous, place}, bytes}
+// `vm walk VA`:
+//   {va, end, format, root_assumed, levels[{level, table, index, entry, text, seq, origin}],
+//    target {kind, address, region, region_offset, contiguous, place}, u64}
 Json VmWalkJson(const model::Device& device, uint64_t va);
 void VmWalkText(const Json& walk, Output& out);
 
-// "0x200000000000", "200000000000h" or decimal.
+// `vm who VA`: the walk, and for each of its entries every write to it that the trace shows, oldest
+// first. Of more than kMaxEntryWrites the oldest and the newest half are kept. Reads the file
+// twice: the walk at `at` tells which entries count.
+//   as VmWalkJson, with levels[{..., writes[{seq, t_ns, offset, size, entry, text}], writes_total}]
+inline constexpr size_t kMaxEntryWrites = 64;
+Result<Json> VmWhoJson(const std::string& path, uint64_t va, uint64_t at = UINT64_MAX);
+void VmWhoText(const Json& who, Output& out);
+
+// "0x200000000000" or decimal.
 Result<uint64_t> ParseAddress(const std::string& text);
 
 }  // namespace tg::report
