@@ -65,7 +65,60 @@ def copy(size):
     say(event="copied", size=size, sent=digest(data), got=digest(down(buffer)))
 
 
+def submit_barrier(device):
+    """As invalidate_caches() does it, ordered by the timeline, without waiting for it."""
+    queue = device.hw_compute_queue_t()
+    queue.wait(device.timeline_signal, device.timeline_value - 1).memory_barrier() \
+         .signal(device.timeline_signal, device.next_timeline()).submit(device)
+
+
+def leak(path, good):
+    """A disk read fails once: its staging slot stays marked for ever, and the copies behind it find
+    that out when the slot comes round again."""
+    from tinygrad.runtime import ops_disk
+    open_device()
+    here, size = ops_disk.DiskAllocator._copyout, os.path.getsize(path)
+    ops_disk.DiskDevice._tried_io_uring_init = True  # macOS has none either
+
+    def copy_file():
+        there = Tensor.empty(size, dtype=dtypes.uint8, device=f"disk:{path}")
+        there.to("AMD").contiguous().realize()
+
+    def broken(*_):
+        raise OSError("read error")
+
+    for i in range(int(good) + 40):
+        ops_disk.DiskAllocator._copyout = broken if i == int(good) else here
+        if i == int(good) + 1:
+            Device["AMD"].synchronize()
+        try:
+            copy_file()
+        except OSError as error:
+            say(event="failed", text=str(error))
+
+
+def shift(when):
+    """Ctrl-C between a request and its answer: from then on the driver takes each answer for that of
+    its next request."""
+    from tinygrad.runtime.support.system import RemotePCIDevice
+    device, buffer, left = open_device(), new_buffer(1 << 16), [int(when)]
+    here = RemotePCIDevice._recvall
+
+    def interrupted(*arguments):
+        left[0] -= 1
+        if left[0] == 0:
+            say(event="interrupted")
+            raise KeyboardInterrupt
+        return here(*arguments)
+
+    RemotePCIDevice._recvall = staticmethod(interrupted)
+    for i in range(100):
+        up(buffer, pattern(1 << 16, i))
+    device.synchronize()
+
+
 def main(action, *arguments):
+    say(event="start", pid=os.getpid())
     if action == "boot":
         open_device()
     elif action == "copy":
@@ -97,6 +150,31 @@ def main(action, *arguments):
             device.invalidate_caches()
         say(event="timeline", value=device.timeline_signal.value,
             expected=device.timeline_value - 1)
+    elif action == "chain":
+        # a copy behind a barrier behind a copy, none of them waited for before all are submitted
+        device = open_device()
+        buffer = new_buffer(1 << 16)
+        for i in range(int(arguments[0])):
+            up(buffer, pattern(1 << 16, i))
+            submit_barrier(device)
+        up(buffer, pattern(1 << 16, 0))
+        device.synchronize()
+        say(event="timeline", value=device.timeline_signal.value,
+            expected=device.timeline_value - 1)
+    elif action == "leak":
+        leak(*arguments)
+    elif action == "shift":
+        shift(*arguments)
+    elif action == "twice":
+        # goes on after a hang, as a notebook does
+        device = open_device()
+        buffer = new_buffer(1 << 16)
+        for i in range(2):
+            try:
+                up(buffer, pattern(1 << 16, i))
+                device.synchronize()
+            except RuntimeError as error:
+                say(event="hang", text=str(error))
     elif action == "wait":
         open_device()
         copy(1 << 16)
