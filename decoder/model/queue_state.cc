@@ -82,6 +82,18 @@ void Builder::Pointers() {
   const PointerSeen& seen = queue_.newest_rptr();
   state_.rptr_source = seen.source;
   state_.rptr_call = seen.call;
+  if (queue_.sdma() && state_.rptr && seen.by_client) {
+    // Signals come in order: a submission that gave its last one has been read to its end.
+    for (auto s = queue_.submissions.rbegin(); s != queue_.submissions.rend(); ++s) {
+      if (!s->retired_call || s->wiped) continue;
+      if (*s->retired_call >= seen.call && s->end > *state_.rptr) {
+        state_.rptr = s->end;
+        state_.rptr_call = *s->retired_call;
+      }
+      break;
+    }
+    state_.rptr_older = state_.rptr_call < queue_.last_doorbell_call;
+  }
   if (state_.rptr && state_.wptr && *state_.rptr > *state_.wptr) {
     state_.notes.push_back(fmt::format("read pointer {} is past the last doorbell {}",
                                        PointerText(queue_, *state_.rptr),
@@ -315,7 +327,12 @@ void Builder::FindStuck() {
     const auto wait = is_packet(i) ? WaitOf(i.packet) : std::nullopt;
     return wait && wait->memory && i.memory && !i.holds;
   };
-  const auto here = std::find_if(items.begin(), items.end(), [](const auto& i) { return i.here; });
+  auto here = std::find_if(items.begin(), items.end(), [](const auto& i) { return i.here; });
+  // An older pointer: waits that hold are passed by now.
+  while (state_.rptr_older && here != items.end() && here + 1 != items.end() && here->holds &&
+         is_packet(*here) && WaitOf(here->packet) && (here + 1)->depth == 0) {
+    ++here;
+  }
 
   if (queue_.sdma()) {
     // The reported pointer may be a packet ahead of the one executed.
@@ -350,6 +367,11 @@ void Builder::FindStuck() {
 }
 
 void Builder::Notes() {
+  if (state_.rptr_older && state_.kind == Kind::kBusy) {
+    state_.notes.push_back(fmt::format(
+        "the client read the read pointer at call {}, before the last doorbell: it may be further",
+        state_.rptr_call));
+  }
   if (queue_.wptr_memory && queue_.announced &&
       queue_.ToBytes(queue_.wptr_memory.raw) != *queue_.announced) {
     state_.notes.push_back(fmt::format(

@@ -65,6 +65,7 @@ struct QueueState {
   std::optional<uint64_t> rptr, wptr;  // bytes, monotonic
   PointerSeen::Source rptr_source = PointerSeen::Source::kNone;
   uint64_t rptr_call = 0;
+  bool rptr_older = false;  // the client read it before the last doorbell: it may be further by now
   std::optional<uint64_t> outstanding_bytes;
   std::optional<uint32_t> outstanding_packets;  // none: ring content not observed
   bool ring_observed = false;

@@ -483,12 +483,17 @@ void Queues::OnSysmem(Seen seen, uint32_t region, uint64_t offset, uint64_t size
        word != fences_.end() && word->first.first == region + 1ull &&
        word->first.second < offset + size;
        ++word) {
+    // What the client writes there itself (recovery sets its timeline to "all done") is no signal.
+    if (seen == Seen::kClientWrote) continue;
     CheckFence(word->second, call, ns);
   }
   for (Queue& queue : queues_) {
     uint64_t value = 0;
     if (PointerWord(queue.rptr_va, region, offset, size, value)) {
-      queue.rptr_memory = {.source = PointerSeen::Source::kMemory, .raw = value, .call = call};
+      queue.rptr_memory = {.source = PointerSeen::Source::kMemory,
+                           .raw = value,
+                           .call = call,
+                           .by_client = seen == Seen::kClientRead};
       NoteRptr(queue, call);
     }
     if (PointerWord(queue.wptr_va, region, offset, size, value)) {

@@ -46,6 +46,7 @@ struct PointerSeen {
   Source source = Source::kNone;
   uint64_t raw = 0;  // in the hardware's unit
   uint64_t call = 0;
+  bool by_client = false;  // in a SYSMEM_READ of the client: as it was then, not as it is now
   explicit operator bool() const { return source != Source::kNone; }
 };
 std::string_view SourceText(PointerSeen::Source source);  // "register", "memory", ...
