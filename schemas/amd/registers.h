@@ -90,6 +90,11 @@ class RegisterMap {
   std::optional<IpVersion> Version(uint16_t hw_id) const;
   const std::vector<std::string>& problems() const { return problems_; }
   size_t size() const { return entries_.size(); }
+  // Every name at every address, by address: fn(byte offset, hit).
+  template <typename Fn>
+  void ForEach(Fn fn) const {
+    for (const Entry& entry : entries_) fn(entry.dword * 4, Hit(entry));
+  }
 
  private:
   struct Instance {
