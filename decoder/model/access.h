@@ -58,6 +58,8 @@ class Observer {
  public:
   virtual ~Observer() = default;
   virtual void OnRegister(const RegisterAccess&) {}
+  // A read that the proxy made (--autopsy): the value is the device's, the client did not ask.
+  virtual void OnAutopsy(const RegisterAccess&) {}
   virtual void OnMemory(const MemoryAccess&) {}
   virtual void OnDoorbell(const DoorbellWrite&) {}
   // A new connection begins: what lived only as long as the old one is gone.

@@ -45,6 +45,7 @@ struct Pending {
   Stamp at;
   Stamp last;
   uint64_t times = 1;
+  bool autopsy = false;  // the proxy asked, not the client
 };
 
 // A payload or body whose rest comes in BodyChunk packets.
@@ -129,6 +130,7 @@ class Device::Impl {
   uint64_t other_dev_calls_ = 0;
   bool tcp_ = false;
   bool transport_known_ = false;
+  bool autopsy_ = false;  // the answer being fed is one to the proxy's own question
   uint32_t connection_ = 0;
   wire::Revision revision_ = wire::Revision::kUndecided;
   bool amd_hint_ = false;
@@ -231,7 +233,8 @@ void Device::Impl::OnRequest(const Call& call, const trace::RequestView& request
       return;
     }
   }
-  boot_.OnCall(call.at, call.last, call.times);
+  const bool autopsy = request.injected.starts_with(trace::kAutopsyMark);
+  if (!autopsy) boot_.OnCall(call.at, call.last, call.times);
   // Neither reached the server.
   if (request.truncated || !request.refused.empty()) return;
   switch (command) {
@@ -264,7 +267,7 @@ void Device::Impl::OnRequest(const Call& call, const trace::RequestView& request
   const wire::CommandInfo* info = wire::FindCommand(header.command);
   if (info && info->reply) {
     if (pending_.size() >= kMaxPending) pending_.pop_front();
-    pending_.push_back({header, call.at, call.last, call.times});
+    pending_.push_back({header, call.at, call.last, call.times, autopsy});
   }
 }
 
@@ -274,10 +277,14 @@ void Device::Impl::OnReply(uint64_t call, const trace::ReplyView& reply) {
     if (p->at.call != call) continue;
     const Pending answered = *p;
     pending_.erase(p);
+    // Altered or made up by the proxy: it says nothing about the device.
+    if (!reply.injected.empty() && !answered.autopsy) return;
+    autopsy_ = answered.autopsy;
     if (reply.body.streamed && streams_.size() < kMaxStreams) {
       streams_[call] = {false, answered.header, answered.at};
     }
     Answer({answered.header, answered.at, answered.last, answered.times}, reply);
+    autopsy_ = false;
     return;
   }
 }
@@ -764,6 +771,12 @@ void Device::Impl::OnRegister(const Call& call, uint64_t address, uint8_t bar, u
     }
   } else {
     registers_.Record(*state, {call.at, value, true}, call.times, call.last);
+  }
+  if (autopsy_) {
+    // What the register holds counts; what the client does is another matter.
+    faults_.OnRegister(access);
+    for (Observer* observer : observers_) observer->OnAutopsy(access);
+    return;
   }
   const Role role = state->role;
   if (role != Role::kNone) {

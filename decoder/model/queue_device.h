@@ -48,6 +48,7 @@ class DeviceQueues : public Observer {
   const std::map<size_t, Abandoned>& abandoned() const { return abandoned_; }
 
   void OnRegister(const RegisterAccess& access) override;
+  void OnAutopsy(const RegisterAccess& access) override { OnRegister(access); }
   void OnMemory(const MemoryAccess& access) override;
   void OnDoorbell(const DoorbellWrite& doorbell) override;
   void OnConnect(Stamp at) override;

@@ -64,6 +64,7 @@ void SessionModel::Impl::Add(const trace::Record& r) {
       OnRequest(r.request, {r.call, r.call, r.time_ns});
       break;
     case trace::Record::Kind::kReply: {
+      if (r.reply.injected.starts_with(trace::kAutopsyMark)) break;
       if (const auto header = TakePending(r.call))
         OnReply(*header, r.reply, {r.call, r.call, r.time_ns}, r.reply.latency_ns);
       break;
@@ -93,8 +94,12 @@ void SessionModel::Impl::Finish() {
 
 void SessionModel::Impl::OnRequest(const trace::RequestView& request, const Run& run) {
   const wire::RequestHeader& header = request.header;
-  s.calls = SaturatingAdd(s.calls, run.count);
   s.last_seq = std::max(s.last_seq, run.last_seq);
+  if (request.injected.starts_with(trace::kAutopsyMark)) {
+    s.autopsy++;
+    return;
+  }
+  s.calls = SaturatingAdd(s.calls, run.count);
   current().calls = SaturatingAdd(current().calls, run.count);
   CallCount& count = s.counts[header.command];
   count.calls = SaturatingAdd(count.calls, run.count);
@@ -111,7 +116,7 @@ void SessionModel::Impl::OnRequest(const trace::RequestView& request, const Run&
     return;
   }
   if (!request.refused.empty()) {
-    s.guarded++;
+    if (request.injected.empty()) s.guarded++;
     return;
   }
   CheckRange(header, run.seq);
@@ -256,7 +261,10 @@ void SessionModel::Impl::OnReply(const wire::RequestHeader& header, const trace:
       count.measured++;
     }
   }
-  if (!reply.injected.empty()) s.injected++;
+  if (!reply.injected.empty()) {  // nothing that the server or the device said
+    s.injected++;
+    return;
+  }
   last_was_error = reply.reply.status != 0;
   if (reply.body.streamed) {
     OpenPayload(header, run.seq, reply.body, true);

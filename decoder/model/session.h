@@ -160,7 +160,8 @@ struct Session {
   uint64_t last_seq = 0;
   uint64_t last_time_ns = 0;
   uint64_t doorbells = 0;  // writes to BAR 2 of an AMD card
-  uint64_t injected = 0;   // requests or replies made or altered by the proxy
+  uint64_t injected = 0;   // requests or replies made or altered by the proxy (--inject)
+  uint64_t autopsy = 0;    // requests of the proxy's own (--autopsy); in no other count here
   uint64_t guarded = 0;    // requests that the proxy's guard kept from the server
 
   std::vector<Unanswered> unanswered;

@@ -56,6 +56,7 @@ std::unique_ptr<Analysis> Analyse(trace::TraceReader& reader, const std::string&
   while (reader.Next(record)) {
     out->seen.Feed(record);
     out->polls.Add(record);
+    out->interventions.Feed(record);
   }
   out->seen.Finish();
   out->polls.Finish();

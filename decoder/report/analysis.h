@@ -5,6 +5,7 @@
 #include <string>
 
 #include "decoder/explain/observation.h"
+#include "decoder/model/interventions.h"
 #include "decoder/model/session.h"
 #include "decoder/report/polls.h"
 #include "decoder/report/verdict.h"
@@ -33,6 +34,7 @@ struct Analysis {
   HeaderFacts header;
   explain::Observation seen;
   PollTable polls;
+  model::Interventions interventions;
   const model::SessionModel& session() const { return seen.session_model(); }
 };
 

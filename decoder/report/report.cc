@@ -11,6 +11,7 @@
 #include "decoder/report/boot_section.h"
 #include "decoder/report/copies_section.h"
 #include "decoder/report/discovery_section.h"
+#include "decoder/report/proxy_section.h"
 #include "decoder/report/rings_section.h"
 #include "schemas/trace/trace.pb.h"
 
@@ -377,6 +378,7 @@ Report::Report(const Analysis& analysis) : document_(std::make_unique<Json>()) {
   d["polls"] = PollsJson(analysis.polls);
   d["polls_total"] = analysis.polls.total();
   d["warnings"] = WarningsJson(warnings);
+  d["proxy"] = ProxyJson(analysis.interventions);
 }
 
 Report::~Report() = default;

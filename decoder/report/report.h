@@ -13,6 +13,7 @@
 //   refusals [{seq, count, command, target, status, reason, text}]
 //   polls    [{first_seq, last_seq, calls, rounds, t0_ns, t1_ns, text}]
 //   warnings [{rule, seq, text}]
+//   proxy    what the proxy itself did, see proxy_section.h
 #pragma once
 
 #include <memory>

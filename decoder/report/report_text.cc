@@ -8,6 +8,7 @@
 #include "decoder/report/boot_section.h"
 #include "decoder/report/copies_section.h"
 #include "decoder/report/discovery_section.h"
+#include "decoder/report/proxy_section.h"
 #include "decoder/report/report.h"
 #include "decoder/report/rings_section.h"
 
@@ -260,6 +261,7 @@ void Report::ToText(Output& out) const {
   VerdictText(d["verdict"], out);
   SessionText(d, out);
   SessionBarsText(d, out);
+  ProxyText(d["proxy"], out);
   const bool nothing_seen = d["device"].is_null() && d["boot"].is_null();
   if (!nothing_seen) {
     DiscoverySectionText(d["discovery"], out, false);

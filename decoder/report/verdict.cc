@@ -196,6 +196,20 @@ Verdict FullVerdict(const Analysis& analysis) {
     v.evidence.clear();
     for (const explain::Evidence& e : top.evidence) v.evidence.push_back({e.seq, e.text});
   }
+  // A verdict on a session that the proxy had a hand in is one on the client's side only.
+  const model::Intervention* hand = analysis.interventions.first_disturbance();
+  if (hand) {
+    v.summary +=
+        fmt::format(" (not the device alone: {} at record {})", hand->text, hand->first_seq);
+    v.certainty = std::min(v.certainty, v.kind == "healthy" ? 100 : 70);
+    v.against.push_back(
+        {hand->first_seq,
+         fmt::format("the proxy kept or altered {} because it was told to: no proof of a fault of "
+                     "the device or its server",
+                     Count(analysis.interventions.total(model::Intervention::Kind::kGuard) +
+                               analysis.interventions.total(model::Intervention::Kind::kInject),
+                           "message"))});
+  }
   v.confidence = explain::ConfidenceWord(v.certainty);
   for (const explain::Evidence& e : top.against) v.against.push_back({e.seq, e.text});
   for (const explain::Evidence& e : top.chain) v.chain.push_back({e.seq, e.text});

@@ -253,7 +253,7 @@ class DriveCommand {
   }
 
   bool Sends(const Call& call) const {
-    return call.refused.empty() &&
+    return call.refused.empty() && !call.autopsy() &&
            (!options_.read_only || HarmOf(call.request.command) == Harm::kNone);
   }
 
@@ -270,6 +270,8 @@ class DriveCommand {
     if (c.repeated > 0) counts += fmt::format(", {} polls repeated", c.repeated);
     if (c.passed > 0) counts += fmt::format(", {} recorded polls left out", c.passed);
     if (c.left_out > 0) counts += fmt::format(", {} calls left out", c.left_out);
+    if (c.altered > 0)
+      counts += fmt::format(", {} not compared (altered by the proxy then)", c.altered);
     if (c.words > 0) counts += fmt::format(", {} words of shared memory stored", c.words);
     if (c.fences > 0) counts += fmt::format(", {} fences seen", c.fences);
     if (c.rewritten > 0) counts += fmt::format(", {} addresses rewritten", c.rewritten);

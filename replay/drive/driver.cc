@@ -35,7 +35,7 @@ bool SmallRead(const Call& call) {
 
 // Requests of the recording that a server never saw from its client.
 bool NotForServer(const Call& call) {
-  return !call.refused.empty() || call.injected.starts_with("autopsy");
+  return !call.refused.empty() || call.autopsy();
 }
 
 bool Zero(std::span<const uint8_t> bytes) {
@@ -254,6 +254,10 @@ bool Driver::OnCall(const Call& call) {
     return true;
   }
   if (!CompareMemory(call, live)) return false;
+  if (!call.injected.empty()) {  // the proxy had altered the recorded answer
+    counters_.altered++;
+    return true;
+  }
   std::string difference;
   if (Compare(call, live, difference)) {
     counters_.compared++;
@@ -303,12 +307,21 @@ bool Driver::Poll(Call call, LiveReply live) {
   const milliseconds patience =
       survey_.Polled(call.request) ? options_.poll_timeout : options_.settle;
   const Deadline deadline = Deadline::In(patience);
-  std::string difference;
+  std::string difference, first;
+  const auto give_up = [&](const std::string& why) {
+    counters_.different++;
+    return Stop(Kind::kDiverged, call.number,
+                fmt::format("the server diverges from the recording at call #{}\n  {}\n  now: {}",
+                            call.number, Text(call), why));
+  };
   for (int round = 0;; round++) {
     if (Compare(call, live, difference)) {
       counters_.compared++;
       return true;
     }
+    if (round == 0) first = difference;
+    // No value to wait for any more.
+    if (live.reply.status != 0) return give_up(first + "; asked again: " + difference);
     if (const size_t steps = FindLaterRound(call, live); steps > 0) {
       for (size_t i = 0; i < steps; i++) {
         if (script_->At(0)->kind == Step::Kind::kCall) counters_.passed++;
@@ -326,15 +339,10 @@ bool Driver::Poll(Call call, LiveReply live) {
     if (live.end == LiveReply::End::kInterrupted)
       return Stop(Kind::kInterrupted, call.number, live.problem);
     if (live.end != LiveReply::End::kAnswered)
-      return Stop(Kind::kSilent, call.number,
-                  fmt::format("call #{} {}: {}", call.number, Text(call), live.problem));
+      return give_up(difference + "; asked again: " + live.problem);
   }
-  counters_.different++;
-  return Stop(Kind::kDiverged, call.number,
-              fmt::format("the server diverges from the recording at call #{}\n  {}\n  now: {}, "
-                          "also after {} s of asking again",
-                          call.number, Text(call), difference,
-                          static_cast<double>(patience.count()) / 1000));
+  return give_up(fmt::format("{}, also after {} s of asking again", difference,
+                             static_cast<double>(patience.count()) / 1000));
 }
 
 bool Driver::SameBody(const Call& call, const LiveReply& live) const {

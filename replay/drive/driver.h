@@ -69,6 +69,7 @@ struct DriveCounters {
   uint64_t passed = 0;     // recorded polls not sent
   uint64_t left_out = 0;   // not permitted (--read-only), or made by the proxy
   uint64_t different = 0;  // --read-only: replies that differ
+  uint64_t altered = 0;    // recorded answers that were the proxy's (--inject): not compared
   uint64_t words = 0;      // of shared memory stored
   uint64_t rewritten = 0;  // addresses
   uint64_t fences = 0;     // waited for and seen

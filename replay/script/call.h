@@ -40,6 +40,8 @@ struct Call {
   // The proxy refused it, changed it, or made it up: why. Not something the device did.
   std::string refused;
   std::string injected;
+  // A question of the proxy's own: no client asked it.
+  bool autopsy() const { return injected.starts_with("autopsy"); }
   // This write repeats, within a few calls, what was last written at its place.
   bool rewrite = false;
 };

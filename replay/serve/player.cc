@@ -19,7 +19,7 @@ constexpr uint64_t kMadeUpAddress = 0x20'0000'0000;
 
 // Not asked by the client of a card: the proxy's own, or answered by the server loop.
 bool NotPlayed(const Call& call) {
-  return call.injected.starts_with("autopsy") || IsProofRequest(call.request);
+  return call.autopsy() || IsProofRequest(call.request);
 }
 
 // Announces work to the device: AMD's doorbells are BAR 2.

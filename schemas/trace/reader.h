@@ -39,6 +39,11 @@ struct RequestView {
   std::string_view refused;
 };
 
+// Begins Request.injected and Reply.injected of what the proxy itself asked (--autopsy): the answer
+// is the device's, the question was not the client's. Any other Reply.injected says that the answer
+// is not the device's (--inject, a refusal by the guard).
+inline constexpr std::string_view kAutopsyMark = "autopsy";
+
 struct ReplyView {
   wire::ReplyHeader reply;
   BodyView body;  // or error text
