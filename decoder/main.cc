@@ -217,7 +217,7 @@ int Diff(const Options& options, DiffFlags& flags) {
   Output out(screen.file(), screen.colour());
   out.Write(options.json() ? tg::diff::DiffJson(*result)
                            : tg::diff::DiffText(*result, {flags.side_by_side, screen.colour()}));
-  return result->equal() ? 0 : 1;
+  return result->exit_code();
 }
 
 int Log(const Options& options, LogFlags& flags) {

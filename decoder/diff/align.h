@@ -5,43 +5,49 @@
 // both files in memory; comparing index by index calls everything after the first insertion
 // different.
 //
-// Algorithm. Both streams advance while their events are equal. At the first unequal pair, windows
-// of 64, then 256, ... kMaxWindow events are read ahead on both sides. Every run of kGram events in
-// the second window is put into a hash table; the runs of the first are looked up in it. Of all
-// pairs (i, j) where the streams agree again the one with the smallest i + j is taken, then the
-// smallest |i - j|, then the smallest hash of what they agree on: each of these is the same when
-// the arguments are swapped, so the result is symmetric. The i events of the first and j of the
-// second stream before it are one Difference. Two ends of stream count as agreeing. If even the
-// largest window shows no such place, the rest of both streams is one Difference that says so.
+// Algorithm. Both streams advance while their events are equal: fixed parts by hash, numbers that
+// may be renamed by what is learnt of the renaming so far (renaming.h). At the first unequal pair
+// windows of 64, then 256, ... kMaxWindow events are read ahead on both sides. Every place (i, j)
+// of them where kGram fixed parts in a row agree is a candidate: the streams may agree again after
+// i events of the first and j of the second. Each is tried: from there on the streams are walked in
+// step, with a copy of the renaming that has seen what was skipped, for kTrial events. The
+// candidate that costs least is taken:
 //
-// Time O(n) hash operations for n events as long as differences are rare; memory: two windows.
+//     i + j  +  16 per event of the trial after the streams part again
+//            +  64 per event whose fixed parts agree and whose numbers do not
+//            +   1 per event of the same kind with another value
+//
+// so that repeated phrases (a TLB flush, "flush, doorbell") do not pass for the place, while a
+// second difference nearby stays one of its own. Ties go to the smaller |i - j|, then to the
+// smaller hash of what agrees: all of this is the same when the arguments are swapped. Two ends of
+// stream agree. If even the largest window shows no such place, the rest of both streams is one
+// Difference that says so. Two differences that are each other's mirror (an event here that is
+// missing there) are one: events in another order.
+//
+// Gaps, where records were lost, match nothing; a difference that holds one is no difference of the
+// device and has the kind kGap.
+//
+// Time O(n) for n events as long as differences are rare; memory: two windows.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <memory>
+#include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "decoder/diff/renaming.h"
+#include "decoder/diff/token.h"
 
 namespace tg::diff {
 
-struct Event;
-
-// What alignment needs to know of an event. Two events are equal when both hashes are.
-struct Token {
-  uint64_t key = 0;                    // what was accessed and how
-  uint64_t value = 0;                  // what was written or read
-  std::shared_ptr<const Event> event;  // the caller's own
-  friend bool operator==(const Token& a, const Token& b) {
-    return a.key == b.key && a.value == b.value;
-  }
-};
-
 inline constexpr size_t kGram = 4;
+inline constexpr size_t kTrial = 64;
 inline constexpr size_t kMaxWindow = 1u << 16;
-inline constexpr size_t kContext = 20;  // equal events kept before a difference
+inline constexpr uint64_t kPatience = 4096;  // differences after which the effort is bounded
+inline constexpr size_t kContext = 20;       // equal events kept before a difference
 
 struct Difference {
   enum class Kind : uint8_t {
@@ -51,6 +57,7 @@ struct Difference {
     kOrder,     // the same events in another order
     kReplaced,  // other events
     kDiverged,  // no common place found again
+    kGap,       // records were lost in one of the traces: says nothing
   };
   Kind kind = Kind::kReplaced;
   uint64_t at_a = 0, at_b = 0;  // index in the stream of the first event concerned
@@ -58,6 +65,8 @@ struct Difference {
   // The events, at most kKept of each side, and the equal ones before them (at most kContext).
   std::vector<Token> a, b, before_a, before_b;
   static constexpr size_t kKept = 64;
+  // A doorbell's packets differ: the first of them.
+  std::optional<size_t> part;
 };
 std::string_view KindName(Difference::Kind kind);
 
@@ -81,7 +90,7 @@ class Aligner {
     std::deque<Token> context;  // the last equal ones
     uint64_t taken = 0;         // events aligned or reported
     bool ended = false;
-    // True when the window holds n events or the stream has ended.
+    // The window holds n events, or the stream has ended.
     void Fill(size_t n);
     void TakeEqual();
   };
@@ -89,9 +98,21 @@ class Aligner {
     bool found = false;
     size_t i = 0, j = 0;
   };
+  struct Candidate {
+    size_t i = 0, j = 0;
+    uint64_t gram = 0;
+  };
+  bool Find(Difference& difference);
   Resync FindResync(size_t window);
+  std::vector<Candidate> Candidates(size_t window) const;
+  // Without `trial` by fixed parts alone: never more than with it.
+  uint64_t Penalty(const Candidate& at, Matcher* trial) const;
+  void SkipInto(Matcher& matcher, size_t i, size_t j) const;
 
   Side a_, b_;
+  Matcher matcher_;
+  uint64_t differences_ = 0;
+  std::optional<Difference> held_;  // found already, behind the one given out
 };
 
 }  // namespace tg::diff

@@ -3,147 +3,214 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
-#include "decoder/explain/explain.h"
+#include "decoder/diff/event.h"
+#include "decoder/diff/events.h"
+#include "decoder/diff/survey.h"
+#include "decoder/model/words.h"
 
 namespace tg::diff {
 namespace {
 
 constexpr size_t kMaxRegisters = 200;
-constexpr size_t kMaxNames = 5000;  // of by_what
+constexpr size_t kMaxNames = 5000;     // of by_what
+constexpr uint64_t kSlowFactor = 8;    // median reply times that are worth a note
+constexpr uint64_t kSlowLeast = 1000;  // ns
 
-EndOfTrace Describe(const std::string& path, const EventStream& stream, uint64_t events) {
-  const explain::Observation& o = stream.observation();
+EndOfTrace Describe(const std::string& path, const Survey& survey) {
   EndOfTrace end;
   end.path = path;
-  end.events = events;
-  end.calls = o.session().calls;
-  if (const amd::Discovery* discovery = o.device().discovery(); discovery)
-    end.asic = fmt::format("gc {}.{}.{}", o.device().gc().major, o.device().gc().minor,
-                           o.device().gc().revision);
-  end.transport = model::TransportText(o.session().transport);
-  const explain::Observation::File file = stream.file();
-  end.problem = file.problem;
-  if (end.problem.empty() && file.lost_calls > 0)
-    end.problem = fmt::format("{} records lost", file.lost_calls);
-  const explain::Explanation e = o.ExplainIt(file);
-  end.verdict = e.verdict().kind + ": " + e.verdict().summary;
-  for (const explain::QueueView& view : o.MakeFacts(file).queues) {
-    if (view.queue->known_format && view.queue->doorbells > 0)
-      end.queues.push_back(view.state.headline);
-  }
+  end.calls = survey.calls;
+  end.asic = survey.asic;
+  end.transport = model::TransportText(survey.transport);
+  end.problem = survey.problem;
+  if (end.problem.empty() && survey.lost > 0)
+    end.problem = fmt::format("{} records lost", survey.lost);
+  end.verdict = survey.verdict;
+  end.queues = survey.queues;
   return end;
 }
 
-void CompareRegisters(const explain::Observation& a, const explain::Observation& b,
-                      DiffResult& result) {
-  std::map<std::string, std::pair<const model::RegisterState*, const model::RegisterState*>> all;
-  const auto name = [](const model::RegisterState& r) {
-    std::string text =
-        r.named() ? std::string(r.name()) : fmt::format("bar{}+{:#x}", r.bar, r.address);
-    if (r.hit && r.hit.instance) text += fmt::format(" instance {}", r.hit.instance);
-    return r.die ? text + fmt::format(" die {}", r.die) : text;
+void CompareRegisters(const Survey& a, const Survey& b, DiffResult& result) {
+  using Value = std::optional<uint32_t>;
+  std::map<std::string, std::pair<Value, Value>> all;
+  for (const FinalRegister& r : a.registers) all[r.name].first = r.value;
+  for (const FinalRegister& r : b.registers) all[r.name].second = r.value;
+  const auto text = [](const Value& v) {
+    return v ? fmt::format("{:#x}", *v) : std::string("not observed");
   };
-  for (const model::RegisterState& r : a.device().registers().all())
-    if (r.known) all[name(r)].first = &r;
-  for (const model::RegisterState& r : b.device().registers().all())
-    if (r.known) all[name(r)].second = &r;
-  for (const auto& [text, pair] : all) {
-    const auto& [left, right] = pair;
-    if (left && right && left->value == right->value) continue;
-    const auto role = (left ? left : right)->role;
-    if (role == model::Role::kIhWptr || role == model::Role::kIhRptr) continue;  // depends on time
+  for (const auto& [name, pair] : all) {
+    if (pair.first == pair.second) continue;
     if (result.registers.size() == kMaxRegisters) break;
-    const auto value = [](const model::RegisterState* r) {
-      return r ? fmt::format("{:#x}", r->value) : std::string("not observed");
-    };
-    result.registers.push_back({text, value(left), value(right)});
+    result.registers.push_back({name, text(pair.first), text(pair.second)});
   }
 }
+
+bool SomethingOfBoth(const std::string& a, const std::string& b) {
+  return !a.empty() && !b.empty() && a != b;
+}
+
+void NoteLimits(const Survey& a, const Survey& b, DiffResult& result) {
+  auto& notes = result.notes;
+  if (SomethingOfBoth(a.asic, b.asic))
+    notes.push_back(
+        fmt::format("different chips: A {}, B {}; registers are compared by name, and only what "
+                    "both have is comparable",
+                    a.asic, b.asic));
+  if (a.transport != b.transport) {
+    const auto name = [](const Survey& s) {
+      return s.transport == model::Transport::kUnknown ? "not observed"
+                                                       : model::TransportText(s.transport);
+    };
+    notes.push_back(
+        fmt::format("different transports: A {}, B {}; accesses to shared memory show on one of "
+                    "them only and are left out",
+                    name(a), name(b)));
+  }
+  for (const auto& [side, survey] : {std::pair{"A", &a}, std::pair{"B", &b}}) {
+    if (survey->lost > 0)
+      notes.push_back(fmt::format("{} lost {} records while recording: gaps are no differences",
+                                  side, survey->lost));
+  }
+  const auto [fast, slow] = std::minmax(a.reply_ns, b.reply_ns);
+  if (fast > 0 && slow >= kSlowLeast && slow / kSlowFactor >= fast)
+    notes.push_back(fmt::format("{} is slow: half of its reads took {} or more, {} in the other",
+                                a.reply_ns > b.reply_ns ? "A" : "B", model::Duration(slow),
+                                model::Duration(fast)));
+}
+
+// An event that a cut-off trace holds the beginning of: a run of page-table entries, a poll.
+bool BeginningOf(const std::vector<Token>& cut, const std::vector<Token>& whole) {
+  if (cut.empty()) return true;
+  if (cut.size() != 1 || whole.empty()) return false;
+  const Event &a = *cut.front().event, &b = *whole.front().event;
+  if (a.kind != b.kind || a.write != b.write || a.bar != b.bar || a.address != b.address)
+    return false;
+  if (a.kind == Event::Kind::kPageTable)
+    return a.size < b.size && a.flags == b.flags && a.target == b.target;
+  return !a.write && cut.front().key == whole.front().key;
+}
+
+class Collector {
+ public:
+  explicit Collector(DiffResult& result) : result_(result) {}
+
+  void Take(Difference d) {
+    result_.total++;
+    for (const auto* side : {&d.a, &d.b}) {
+      for (const Token& t : *side) {
+        Count(*t.event);
+        if (!d.part || t.event->packets.size() <= *d.part) continue;
+        CountName(t.event->queue + " " + t.event->packets[*d.part].Op());
+      }
+    }
+    if (result_.differences.size() < DiffResult::kKept) result_.differences.push_back(std::move(d));
+  }
+
+ private:
+  void Count(const Event& e) {
+    if (e.kind == Event::Kind::kGap) return;
+    result_.by_phase[std::string(model::PhaseName(e.phase))]++;
+    CountName(e.What());
+  }
+  void CountName(const std::string& name) {
+    if (result_.by_what.size() < kMaxNames || result_.by_what.count(name)) result_.by_what[name]++;
+  }
+  DiffResult& result_;
+};
 
 }  // namespace
 
 Result<DiffResult> Diff(const std::string& path_a, const std::string& path_b,
                         const DiffOptions& options) {
+  // Surveys are a third of the work each way.
+  const auto share = [&options](double from, double to) -> std::function<void(double)> {
+    if (!options.progress) return nullptr;
+    return [&options, from, to](double done) { options.progress(from + (to - from) * done); };
+  };
+  auto survey_a = SurveyTrace(path_a, share(0, 0.2));
+  if (!survey_a) return tl::unexpected(survey_a.error());
+  auto survey_b = SurveyTrace(path_b, share(0.2, 0.4));
+  if (!survey_b) return tl::unexpected(survey_b.error());
   auto reader_a = trace::TraceReader::Open(path_a);
   if (!reader_a) return tl::unexpected(reader_a.error());
   auto reader_b = trace::TraceReader::Open(path_b);
   if (!reader_b) return tl::unexpected(reader_b.error());
-  EventStream a(std::move(*reader_a), options.strict, options.filter);
-  EventStream b(std::move(*reader_b), options.strict, options.filter);
+
+  DiffResult result;
+  NoteLimits(*survey_a, *survey_b, result);
+  StreamOptions stream;
+  stream.strict = options.strict;
+  stream.filter = options.filter;
+  stream.other_transport = survey_a->transport != survey_b->transport;
+  stream.other_chip = SomethingOfBoth(survey_a->asic, survey_b->asic);
+  stream.unfinished = survey_a->unfinished;
+  EventStream a(std::move(*reader_a), stream);
+  stream.unfinished = survey_b->unfinished;
+  EventStream b(std::move(*reader_b), stream);
+
+  const auto progress = share(0.4, 1);
   uint64_t count = 0;
-  const auto source = [&](EventStream& stream) {
-    return [&stream, &count, &options, &a, &b](Token& token) {
-      if (options.progress && ++count % 65536 == 0) {
-        const auto share = [](const EventStream& s) {
+  const auto source = [&](EventStream& from) {
+    return [&from, &count, &progress, &a, &b](Token& token) {
+      if (progress && ++count % 65536 == 0) {
+        const auto done = [](const EventStream& s) {
           return s.reader().file_size() ? static_cast<double>(s.reader().offset()) /
                                               static_cast<double>(s.reader().file_size())
                                         : 1.0;
         };
-        options.progress((share(a) + share(b)) / 2);
+        progress((done(a) + done(b)) / 2);
       }
-      auto event = stream.Next();
-      if (!event) return false;
-      token.key = event->key;
-      token.value = event->hash;
-      token.event = std::make_shared<const Event>(std::move(*event));
-      return true;
+      return from.Next(token);
     };
   };
 
-  DiffResult result;
   Aligner aligner(source(a), source(b));
+  Collector collector(result);
   Difference difference;
-  std::vector<Difference> last;  // the newest, held back: it may be the end of a cut trace
-  const auto take = [&result](Difference d) {
-    result.total++;
-    for (const auto* side : {&d.a, &d.b}) {
-      for (const Token& t : *side) {
-        result.by_phase[std::string(model::PhaseName(t.event->phase))]++;
-        if (result.by_what.size() < kMaxNames || result.by_what.count(t.event->what))
-          result.by_what[t.event->what]++;
-      }
-    }
-    if (result.differences.size() < DiffResult::kKept) result.differences.push_back(std::move(d));
-  };
+  std::optional<Difference> last;  // held back: it may be the end of a trace that was cut
+  uint64_t gaps = 0;
   while (aligner.Next(difference)) {
-    if (!last.empty()) take(std::move(last.back()));
-    last.assign(1, std::move(difference));
+    if (last) collector.Take(std::move(*last));
+    last.reset();
+    if (difference.kind == Difference::Kind::kGap)
+      gaps++;
+    else
+      last = std::move(difference);
   }
-  if (!last.empty()) {
-    Difference& d = last.back();
-    const bool a_ends = d.count_a == 0 && d.at_a == aligner.events_a() && a.incomplete();
-    const bool b_ends = d.count_b == 0 && d.at_b == aligner.events_b() && b.incomplete();
+  if (last) {
+    const Difference& d = *last;
+    const bool to_the_end =
+        d.at_a + d.count_a == aligner.events_a() && d.at_b + d.count_b == aligner.events_b();
+    const bool a_ends = to_the_end && a.cut() && d.count_a <= 1 && BeginningOf(d.a, d.b);
+    const bool b_ends = to_the_end && b.cut() && d.count_b <= 1 && BeginningOf(d.b, d.a);
     if (a_ends || b_ends) {
-      const EventStream& cut = a_ends ? a : b;
-      result.notes.push_back(
-          fmt::format("{} ends early after event {} ({}): nothing to compare from there on",
-                      a_ends ? "A" : "B", a_ends ? d.at_a : d.at_b,
-                      cut.file().problem.empty() ? "records lost" : cut.file().problem));
+      // Of two that are cut the one with nothing left ends first.
+      const bool of_a = a_ends && (!b_ends || d.count_a == 0);
+      result.cut = true;
+      result.notes.push_back(fmt::format(
+          "{} ends early after event {} ({}): nothing to compare from there on", of_a ? "A" : "B",
+          of_a ? d.at_a : d.at_b, of_a ? survey_a->problem : survey_b->problem));
     } else {
-      take(std::move(d));
+      collector.Take(std::move(*last));
     }
+  }
+  if (gaps > 0)
+    result.notes.push_back(
+        fmt::format("{} left out where records were lost", model::Count(gaps, "place")));
+  for (const std::string& pattern : a.unused_patterns()) {
+    const std::vector<std::string> other = b.unused_patterns();
+    if (std::find(other.begin(), other.end(), pattern) != other.end())
+      result.notes.push_back(fmt::format("'{}' matches no event of either trace", pattern));
   }
 
-  result.a = Describe(path_a, a, aligner.events_a());
-  result.b = Describe(path_b, b, aligner.events_b());
-  if (!result.a.asic.empty() && !result.b.asic.empty() && result.a.asic != result.b.asic)
-    result.notes.push_back(
-        fmt::format("different chips: A {}, B {}; only what both have is comparable", result.a.asic,
-                    result.b.asic));
-  if (result.a.transport != result.b.transport)
-    result.notes.push_back(
-        fmt::format("different transports: A {}, B {}",
-                    result.a.transport.empty() ? "not observed" : result.a.transport,
-                    result.b.transport.empty() ? "not observed" : result.b.transport));
-  for (const auto& [side, stream] : {std::pair{"A", &a}, std::pair{"B", &b}}) {
-    if (stream->file().lost_calls > 0)
-      result.notes.push_back(fmt::format(
-          "{} lost {} records while recording: gaps there are no differences of the device", side,
-          stream->file().lost_calls));
-  }
-  if (result.total > 0) CompareRegisters(a.observation(), b.observation(), result);
+  result.a = Describe(path_a, *survey_a);
+  result.b = Describe(path_b, *survey_b);
+  result.a.events = aligner.events_a();
+  result.b.events = aligner.events_b();
+  if (result.total > 0) CompareRegisters(*survey_a, *survey_b, result);
   return result;
 }
 

@@ -1,4 +1,7 @@
 // `rpcdecode diff good.pb hung.pb`: the first real difference with its context, then a summary.
+//
+// Two passes over each file: survey.h, then events.h and align.h side by side. Memory: one device
+// model per trace, and what was kept of the differences.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +11,7 @@
 #include <vector>
 
 #include "decoder/diff/align.h"
-#include "decoder/diff/events.h"
+#include "decoder/diff/filter.h"
 #include "schemas/result.h"
 
 namespace tg::diff {
@@ -16,7 +19,7 @@ namespace tg::diff {
 struct DiffOptions {
   bool strict = false;
   Filter filter;
-  // Called now and then with the share of both files that was read, 0..1.
+  // Called now and then with the share of all work that is done, 0..1.
   std::function<void(double)> progress;
 };
 
@@ -24,7 +27,7 @@ struct EndOfTrace {
   std::string path;
   uint64_t events = 0;
   uint64_t calls = 0;
-  std::string asic;                 // "gfx1100", or empty: not observed
+  std::string asic;                 // "gc 11.0.0", or empty: not observed
   std::string transport;            // "unix", "tcp", or empty
   std::string problem;              // why the trace does not reach its end; empty: it does
   std::string verdict;              // kind and summary
@@ -36,8 +39,10 @@ struct DiffResult {
   std::vector<Difference> differences;  // the first kKept
   static constexpr size_t kKept = 200;
   uint64_t total = 0;
-  // "B ends early after event n": what one side lacks because its trace stops is no difference.
+  // Chips, transports, losses, ends: what limits the comparison.
   std::vector<std::string> notes;
+  // One of the traces stops early, and up to there the two are equal.
+  bool cut = false;
   std::map<std::string, uint64_t> by_phase;  // events concerned
   std::map<std::string, uint64_t> by_what;
   struct FinalValue {
@@ -46,6 +51,8 @@ struct DiffResult {
   };
   std::vector<FinalValue> registers;  // whose last value differs, by name; at most 200
   bool equal() const { return total == 0; }
+  // 0: no difference; 1: a difference; 4: none as far as the shorter trace goes.
+  int exit_code() const { return total > 0 ? 1 : cut ? 4 : 0; }
 };
 
 Result<DiffResult> Diff(const std::string& path_a, const std::string& path_b,

@@ -1,78 +1,60 @@
 // A trace as a stream of events that two good runs of the same program share.
 //
 // What differs between good runs and is left out or made relative:
-//   time, latency, process ids; the server's addresses of BARs; how often something was polled (a
-//   run of reads of one register is one event with the last value); interrupt-ring pointers and the
-//   handler's rounds (they depend on how long the host waited); reads of page-table entries;
-//   DMA addresses (a page-table entry counts by region and offset, regions by their order); numbers
-//   on the timeline, doorbell values and places in rings and kernel arguments (by their distance
-//   from the one before, so that one submission more is one difference and not all later ones).
-// Kept: order, sizes, values, status, refusals, BAR sizes, submissions, how the trace ends.
+//   - left out: time, latency, process ids; the server's addresses of BARs; how often something was
+//     polled (a run of reads of one register is one event with the last value); interrupt-ring
+//     pointers and the handler's rounds (they depend on how long the host waited); reads of
+//     page-table entries that give what was written;
+//   - by region and offset: DMA addresses in page-table entries;
+//   - up to a renaming that holds for the whole trace (token.h, renaming.h): addresses in VRAM and
+//     of the GPU, numbers of regions, numbers on the timeline, doorbell values and places in rings,
+//     kernel arguments; so that one submission more is one difference and not all later ones.
+// Kept: order, sizes, values, status, refusals, BAR sizes, submissions with their packets, whether
+// each was finished, interrupts, how the trace ends. Where records were lost stands a gap.
 //
 // With `strict` nothing is left out or made relative but time and latency.
+//
+// Memory: the device model's, and kMaxHeld events: a doorbell waits so long for its packets.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
-#include "decoder/explain/observation.h"
-#include "decoder/model/boot.h"
+#include "decoder/diff/event.h"
+#include "decoder/diff/filter.h"
+#include "decoder/diff/token.h"
 #include "schemas/trace/reader.h"
 
 namespace tg::diff {
 
-struct Event {
-  enum class Kind : uint8_t {
-    kCall,    // a request that is no access: MAP_BAR, RESET, MAP_SYSMEM_FD, ...
-    kConfig,  // PCI configuration space
-    kRegister,
-    kVram,       // a block written to or read from VRAM
-    kPageTable,  // entries of page tables, a run of them as one
-    kSysmem,     // SYSMEM_READ and _WRITE (TCP)
-    kBar,        // any other BAR
-    kDoorbell,
-    kPacket,  // a packet of a queue
-    kInterrupt,
-    kEnd,
-  };
-  Kind kind = Kind::kCall;
-  uint64_t key = 0;  // see Token
-  uint64_t hash = 0;
-  uint64_t seq = 0;
-  uint64_t last_seq = 0;  // of a run
-  uint64_t time_ns = 0;
-  model::Phase phase = model::Phase::kConnect;
-  int bar = -1;
-  bool write = false;
-  std::string what;   // "regSCRATCH_REG7", "SDMA0 COPY_LINEAR"
-  std::string value;  // as shown: "= 0xa0000008"
-};
-std::string_view EventKindName(Event::Kind kind);
+inline constexpr size_t kMaxHeld = 4096;
 
-struct Filter {
-  std::vector<std::string> only;  // globs over `what`, phase names, "bar5", command names
-  std::vector<std::string> ignore;
-  bool Takes(const Event& event) const;
+struct StreamOptions {
+  bool strict = false;
+  Filter filter;
+  // The other trace came over the other transport: shared memory shows on one side only.
+  bool other_transport = false;
+  // The other trace is of another chip: registers are compared by name.
+  bool other_chip = false;
+  // Submissions that were never finished: text, by the call number of their doorbell.
+  std::unordered_map<uint64_t, std::string> unfinished;
 };
 
 class EventStream {
  public:
-  EventStream(std::unique_ptr<trace::TraceReader> reader, bool strict, Filter filter);
+  EventStream(std::unique_ptr<trace::TraceReader> reader, StreamOptions options);
   ~EventStream();
 
-  // The next event, or nothing at the end.
-  std::optional<Event> Next();
-  // After the end: what the whole trace says.
-  const explain::Observation& observation() const;
-  explain::Observation::File file() const;
-  // The trace does not reach the end of the session (cut, killed, lost records).
-  bool incomplete() const;
+  // The next event, false at the end.
+  bool Next(Token& token);
+  // The trace does not reach the end of the session (cut, killed).
+  bool cut() const;
   const trace::TraceReader& reader() const;
+  std::vector<std::string> unused_patterns() const;
 
  private:
   class Impl;

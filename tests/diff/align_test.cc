@@ -10,6 +10,13 @@ namespace {
 
 using Kind = Difference::Kind;
 
+Token Make(uint64_t key, uint64_t value) {
+  Token token;
+  token.key = key;
+  token.value = value;
+  return token;
+}
+
 // A stream in letters: each is one event, the letter its key. A digit behind a letter is its value.
 std::vector<Token> Stream(const std::string& text) {
   std::vector<Token> out;
@@ -17,7 +24,7 @@ std::vector<Token> Stream(const std::string& text) {
     if (c >= '0' && c <= '9')
       out.back().value = static_cast<uint64_t>(c - '0' + 1);
     else
-      out.push_back({static_cast<uint64_t>(c), 0, {}});
+      out.push_back(Make(static_cast<uint64_t>(c), 0));
   }
   return out;
 }
@@ -78,10 +85,10 @@ TEST(Align, SymmetricWhenSwapped) {
   std::mt19937 random(7);
   for (int round = 0; round < 300; round++) {
     std::vector<Token> a, b;
-    for (uint64_t i = 0; i < 400; i++) a.push_back({random() % 40, random() % 3, {}});
+    for (uint64_t i = 0; i < 400; i++) a.push_back(Make(random() % 40, random() % 3));
     for (const Token& t : a) {
       if (random() % 50 == 0) continue;
-      if (random() % 50 == 0) b.push_back({random() % 40, random() % 3, {}});
+      if (random() % 50 == 0) b.push_back(Make(random() % 40, random() % 3));
       b.push_back(t);
       if (random() % 50 == 0) b.back().value = 9;
     }
@@ -98,10 +105,10 @@ TEST(Align, SymmetricWhenSwapped) {
 
 TEST(Align, ALongInsertedRunIsOneDifference) {
   std::vector<Token> a, b;
-  for (uint64_t i = 0; i < 50000; i++) a.push_back({i, 1, {}});
+  for (uint64_t i = 0; i < 50000; i++) a.push_back(Make(i, 1));
   b = a;
   std::vector<Token> run;
-  for (uint64_t i = 0; i < 30000; i++) run.push_back({1000000 + i, 2, {}});
+  for (uint64_t i = 0; i < 30000; i++) run.push_back(Make(1000000 + i, 2));
   b.insert(b.begin() + 20000, run.begin(), run.end());
   const auto differences = Diff(a, b);
   ASSERT_EQ(differences.size(), 1u);
@@ -114,8 +121,8 @@ TEST(Align, ALongInsertedRunIsOneDifference) {
 TEST(Align, StreamsThatNeverMeetAgainAreOneDifference) {
   std::vector<Token> a, b;
   for (uint64_t i = 0; i < 200000; i++) {
-    a.push_back({i, 1, {}});
-    b.push_back({i < 1000 ? i : i + 10000000, 1, {}});
+    a.push_back(Make(i, 1));
+    b.push_back(Make(i < 1000 ? i : i + 10000000, 1));
   }
   const auto differences = Diff(a, b);
   ASSERT_EQ(differences.size(), 1u);
@@ -123,8 +130,8 @@ TEST(Align, StreamsThatNeverMeetAgainAreOneDifference) {
 }
 
 TEST(Align, AStreamOfEqualEventsIsNotQuadratic) {
-  const std::vector<Token> a(300000, Token{1, 1, {}});
-  const std::vector<Token> b(299000, Token{1, 1, {}});
+  const std::vector<Token> a(300000, Make(1, 1));
+  const std::vector<Token> b(299000, Make(1, 1));
   const auto differences = Diff(a, b);
   ASSERT_EQ(differences.size(), 1u);
   EXPECT_EQ(Line(differences[0]), "missing 299000+1000 299000+0");
