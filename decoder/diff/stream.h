@@ -92,6 +92,7 @@ class EventStream::Impl : public model::Observer {
   void OnEntryWrite(const model::MemoryAccess& access);
   void OnEntryRead(const model::MemoryAccess& access);
   void FlushEntries();
+  void EmitAccess(Draft draft);
   void OnLastChunk(const tinygpu::trace::BodyChunk& chunk, uint64_t newest);
   void Content(const model::MemoryAccess& access, Draft& draft, bool addresses);
   bool InIhRing(uint64_t offset) const;
@@ -147,9 +148,8 @@ class EventStream::Impl : public model::Observer {
   uint64_t last_time_ns_ = 0;
   bool answered_ = false;
   const trace::Record* record_ = nullptr;  // fed now
-  // Large accesses whose content comes in pieces, by call: where, for the event of the last piece.
-  std::map<uint64_t, std::shared_ptr<Event>> in_pieces_;
-  bool folded_alone_ = false;  // the record fed now is a run of one call
+  std::map<uint64_t, Draft> in_pieces_;    // accesses whose content is not whole yet, by call
+  bool folded_alone_ = false;              // the record fed now is a run of one call
   size_t skipped_ = 0;
   bool gap_seen_ = false;
   uint64_t unanswered_ = 0;

@@ -54,9 +54,6 @@ void EventStream::Impl::Content(const model::MemoryAccess& access, Draft& draft,
   if (record_ && record_->kind == trace::Record::Kind::kRequest) body = &record_->request.payload;
   if (record_ && record_->kind == trace::Record::Kind::kReply) body = &record_->reply.body;
   if (body && body->streamed) {
-    // Its content is the last piece's; see OnLastChunk.
-    if (in_pieces_.size() >= kMaxInPieces) in_pieces_.erase(in_pieces_.begin());
-    in_pieces_[access.at.call] = draft.event;
     e.content = Event::Content::kPieces;
     return;
   }
@@ -84,21 +81,30 @@ void EventStream::Impl::Content(const model::MemoryAccess& access, Draft& draft,
   draft.token.more = std::move(soft);
 }
 
+// What came in pieces (how many depends on the socket) is an event when the last one is there.
+void EventStream::Impl::EmitAccess(Draft draft) {
+  if (draft.event->content == Event::Content::kPieces) {
+    if (in_pieces_.size() >= kMaxInPieces) in_pieces_.erase(in_pieces_.begin());
+    in_pieces_[draft.event->seq] = std::move(draft);
+  } else if (draft.event->write) {
+    EmitWrite(std::move(draft));
+  } else {
+    EmitRead(std::move(draft));
+  }
+}
+
 void EventStream::Impl::OnLastChunk(const tinygpu::trace::BodyChunk& chunk, uint64_t newest) {
   if (chunk.calls_back() > newest) return;
   const auto found = in_pieces_.find(newest - chunk.calls_back());
   if (found == in_pieces_.end()) return;
-  const std::shared_ptr<Event> first = found->second;
+  Draft draft = std::move(found->second);
   in_pieces_.erase(found);
-  Draft draft;
-  draft.event = std::make_shared<Event>(*first);
-  draft.event->number = chunk.xxh3();
-  draft.event->content = chunk.all_zero() ? Event::Content::kZeros : Event::Content::kHash;
-  draft.token.key = Hash().Add("pieces").Add(first->write).Add(first->size).Get();
   // Cut off: what came of it depends on when.
-  const bool cut = chunk.received() > 0 && chunk.received() < first->size;
-  if (!cut) draft.token.value = chunk.all_zero() ? 1 : chunk.xxh3();
-  Emit(std::move(draft));
+  if (chunk.received() > 0 && chunk.received() < draft.event->size) return;
+  draft.event->content = chunk.all_zero() ? Event::Content::kZeros : Event::Content::kHash;
+  draft.event->number = chunk.xxh3();
+  if (draft.token.value == 0) draft.token.value = chunk.all_zero() ? 1 : chunk.xxh3();
+  EmitAccess(std::move(draft));
 }
 
 // ---- VRAM ------------------------------------------------------------------------------------
@@ -133,12 +139,8 @@ void EventStream::Impl::OnVram(const model::MemoryAccess& access) {
   else
     draft.token.Add({Soft::Class(Soft::kVram), access.offset});
   draft.token.key = key.Get();
-  if (!access.write) {
-    EmitRead(std::move(draft));
-    return;
-  }
-  if (folded_alone_) e.times = access.times;
-  EmitWrite(std::move(draft));
+  if (access.write && folded_alone_) e.times = access.times;
+  EmitAccess(std::move(draft));
 }
 
 void EventStream::Impl::OnMemory(const model::MemoryAccess& access) {
@@ -311,6 +313,7 @@ void EventStream::Impl::OnSysmem(const model::MemoryAccess& access) {
       // Its words are compared as packets; where they lie moves with every submission.
       token.Add({Soft::Class(Soft::kRing, e.index), access.offset});
       token.value = 0;
+      if (e.content == Event::Content::kPieces) e.content = Event::Content::kHash;
       token.more.reset();
     } else if (region && region->size == kStagingSize) {
       key.Add(access.offset);
@@ -325,10 +328,7 @@ void EventStream::Impl::OnSysmem(const model::MemoryAccess& access) {
     }
   }
   token.key = key.Get();
-  if (access.write)
-    EmitWrite(std::move(draft));
-  else
-    EmitRead(std::move(draft));
+  EmitAccess(std::move(draft));
 }
 
 void EventStream::Impl::OnBar(const model::MemoryAccess& access) {
@@ -347,12 +347,8 @@ void EventStream::Impl::OnBar(const model::MemoryAccess& access) {
                         .Add(access.offset)
                         .Add(access.size)
                         .Get();
-  if (!access.write) {
-    EmitRead(std::move(draft));
-    return;
-  }
-  if (folded_alone_) e.times = access.times;
-  EmitWrite(std::move(draft));
+  if (access.write && folded_alone_) e.times = access.times;
+  EmitAccess(std::move(draft));
 }
 
 }  // namespace tg::diff
