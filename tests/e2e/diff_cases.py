@@ -5,12 +5,11 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 
-from harness import Failure, Run, SKIP, equal, expect, until, venv
+from harness import Failure, Run, SKIP, equal, expect, venv
 
 ACTION = ("many", "10")
 
@@ -21,18 +20,15 @@ class Bench:
         self.folder = tempfile.mkdtemp(prefix="rpcdiff")
         self.count = 0
 
-    def record(self, *clients, sim=(), tcp=False, proxy=(), kill=False, keep_going=False):
+    def record(self, *clients, sim=(), tcp=False):
         """A trace of the clients, one after the other; each is (action, argument...)."""
         self.count += 1
         kept = f"{self.folder}/{self.count}.pb"
-        with Run(self.tools, self.python, sim=sim, tcp=tcp, proxy_options=proxy) as run:
+        with Run(self.tools, self.python, sim=sim, tcp=tcp) as run:
             for client in clients or (ACTION,):
-                run.client(*client, status=None if keep_going or sim else 0,
+                run.client(*client, status=None if sim else 0,
                            HCQDEV_WAIT_TIMEOUT_MS="1500")
-            if kill:
-                run.proxy.stop(signal.SIGKILL)
-            else:
-                run.proxy.stop()
+            run.proxy.stop()
             shutil.copy(run.trace, kept)
             run.sim.stop()
         return kept
@@ -172,12 +168,6 @@ def chips(bench):
     a, b = bench.record(), bench.record(sim=["--asic", "navi48"])
     said = bench.diff(a, b, code=1)
     expect("different chips: A gc 11.0.0, B gc 12.0.1" in said, said)
-
-
-def killed(bench):
-    """A trace whose proxy was killed: no difference up to there."""
-    said = bench.diff(bench.record(), bench.record(kill=True), code=None)
-    expect("difference" in said, said)
 
 
 CASES = {
