@@ -40,6 +40,18 @@ struct UnixSocket {
 // All Unix sockets, without touching any. False when the tables cannot be read.
 bool ListUnixSockets(std::vector<UnixSocket>& sockets);
 
+// A TCP socket in the system's tables. Addresses as text ("127.0.0.1", "::1"); an IPv4 address in
+// an IPv6 socket as the IPv4 one.
+struct TcpSocket {
+  std::string local, remote;
+  uint16_t local_port = 0, remote_port = 0;
+  bool listening = false;      // else established
+  std::vector<pid_t> holders;  // as far as we may see
+};
+// All listening and established ones of this host, without touching any. False when the tables
+// cannot be read.
+bool ListTcpSockets(std::vector<TcpSocket>& sockets);
+
 // Processes whose name is `name`, as far as we may see.
 std::vector<pid_t> FindProcesses(const std::string& name);
 

@@ -1,3 +1,4 @@
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <libproc.h>
 #include <sys/proc_info.h>
@@ -93,6 +94,54 @@ bool ListUnixSockets(std::vector<UnixSocket>& sockets) {
              info.psi.soi_so,
              un.unsi_conn_so,
              {}});
+      std::vector<pid_t>& holders = sockets[at->second].holders;
+      if (std::find(holders.begin(), holders.end(), pid) == holders.end()) holders.push_back(pid);
+    }
+  }
+  return true;
+}
+
+bool ListTcpSockets(std::vector<TcpSocket>& sockets) {
+  const std::vector<pid_t> pids = AllProcesses();
+  if (pids.empty()) return false;
+  std::map<uint64_t, size_t> known;  // by the kernel's socket handle
+  for (const pid_t pid : pids) {
+    const int size = ::proc_pidinfo(pid, PROC_PIDLISTFDS, 0, nullptr, 0);
+    if (size <= 0) continue;  // not ours to see
+    std::vector<proc_fdinfo> fds(static_cast<size_t>(size) / sizeof(proc_fdinfo) + 16);
+    const int used = ::proc_pidinfo(pid, PROC_PIDLISTFDS, 0, fds.data(),
+                                    static_cast<int>(fds.size() * sizeof(proc_fdinfo)));
+    if (used <= 0) continue;
+    fds.resize(static_cast<size_t>(used) / sizeof(proc_fdinfo));
+    for (const proc_fdinfo& fd : fds) {
+      if (fd.proc_fdtype != PROX_FDTYPE_SOCKET) continue;
+      socket_fdinfo info{};
+      if (::proc_pidfdinfo(pid, fd.proc_fd, PROC_PIDFDSOCKETINFO, &info, sizeof info) !=
+          static_cast<int>(sizeof info))
+        continue;
+      if (info.psi.soi_kind != SOCKINFO_TCP) continue;
+      const tcp_sockinfo& tcp = info.psi.soi_proto.pri_tcp;
+      if (tcp.tcpsi_state != TSI_S_LISTEN && tcp.tcpsi_state != TSI_S_ESTABLISHED) continue;
+      const auto [at, fresh] = known.try_emplace(info.psi.soi_so, sockets.size());
+      if (fresh) {
+        const in_sockinfo& in = tcp.tcpsi_ini;
+        const bool four = (in.insi_vflag & INI_IPV4) != 0;
+        const auto text = [&](const auto& address) {
+          char out[INET6_ADDRSTRLEN] = {};
+          if (four)
+            ::inet_ntop(AF_INET, &address.ina_46.i46a_addr4, out, sizeof out);
+          else
+            ::inet_ntop(AF_INET6, &address.ina_6, out, sizeof out);
+          return std::string(out);
+        };
+        TcpSocket socket;
+        socket.listening = tcp.tcpsi_state == TSI_S_LISTEN;
+        socket.local = text(in.insi_laddr);
+        socket.remote = text(in.insi_faddr);
+        socket.local_port = ntohs(static_cast<uint16_t>(in.insi_lport));
+        socket.remote_port = ntohs(static_cast<uint16_t>(in.insi_fport));
+        sockets.push_back(std::move(socket));
+      }
       std::vector<pid_t>& holders = sockets[at->second].holders;
       if (std::find(holders.begin(), holders.end(), pid) == holders.end()) holders.push_back(pid);
     }

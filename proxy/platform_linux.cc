@@ -1,3 +1,4 @@
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
@@ -164,6 +165,68 @@ bool ListUnixSockets(std::vector<UnixSocket>& sockets) {
         {path, (std::strtoul(flags.c_str(), nullptr, 16) & 0x10000) != 0, inode, 0, {}});
   }
   AddPeers(sockets, by_inode);
+  ForEachProcess([&](pid_t pid) {
+    const std::string fds = "/proc/" + std::to_string(pid) + "/fd";
+    ForEachEntry(fds, [&](const char* fd) {
+      if (fd[0] == '.') return;
+      const auto found = by_inode.find(SocketInode(fds + "/" + fd));
+      if (found == by_inode.end()) return;
+      std::vector<pid_t>& holders = sockets[found->second].holders;
+      if (holders.empty() || holders.back() != pid) holders.push_back(pid);
+    });
+  });
+  return true;
+}
+
+namespace {
+
+// "0100007F:1A0B": an address as the words of memory it is in, and the port.
+bool ParseTcpAddress(const std::string& text, std::string& address, uint16_t& port) {
+  const size_t colon = text.find(':');
+  if (colon != 8 && colon != 32) return false;
+  port = static_cast<uint16_t>(std::strtoul(text.c_str() + colon + 1, nullptr, 16));
+  uint32_t words[4] = {};
+  for (size_t i = 0; i * 8 < colon; i++)
+    words[i] = static_cast<uint32_t>(std::strtoul(text.substr(i * 8, 8).c_str(), nullptr, 16));
+  char out[INET6_ADDRSTRLEN] = {};
+  const bool mapped = colon == 32 && words[0] == 0 && words[1] == 0 && words[2] == htonl(0xffff);
+  if (colon == 8 || mapped)
+    ::inet_ntop(AF_INET, colon == 8 ? &words[0] : &words[3], out, sizeof out);
+  else
+    ::inet_ntop(AF_INET6, words, out, sizeof out);
+  address = out;
+  return true;
+}
+
+}  // namespace
+
+bool ListTcpSockets(std::vector<TcpSocket>& sockets) {
+  std::map<uint64_t, size_t> by_inode;
+  bool readable = false;
+  for (const char* name : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    std::ifstream table(name);
+    if (!table) continue;
+    readable = true;
+    std::string line;
+    std::getline(table, line);  // headings
+    while (std::getline(table, line)) {
+      std::istringstream in(line);
+      std::string number, local, remote, state, queues, timer, retransmits;
+      uint64_t uid = 0, timeout = 0, inode = 0;
+      if (!(in >> number >> local >> remote >> state >> queues >> timer >> retransmits >> uid >>
+            timeout >> inode))
+        continue;
+      TcpSocket socket;
+      socket.listening = state == "0A";
+      if ((!socket.listening && state != "01") ||
+          !ParseTcpAddress(local, socket.local, socket.local_port) ||
+          !ParseTcpAddress(remote, socket.remote, socket.remote_port))
+        continue;
+      if (inode != 0) by_inode[inode] = sockets.size();  // 0: accepted by nobody yet
+      sockets.push_back(std::move(socket));
+    }
+  }
+  if (!readable) return false;
   ForEachProcess([&](pid_t pid) {
     const std::string fds = "/proc/" + std::to_string(pid) + "/fd";
     ForEachEntry(fds, [&](const char* fd) {

@@ -1,6 +1,10 @@
 #include "proxy/status.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,6 +22,11 @@ namespace {
 constexpr char kAppPath[] = "/Applications/TinyGPU.app/Contents/MacOS/TinyGPU";
 constexpr char kAppArchive[] = "TinyGPU_c0d024f9ff0e1dc8fdf217f255da7101d91e8323.zip";
 constexpr char kAppName[] = "TinyGPU";
+// How RemotePCIDevice takes dev_id from the name it is given (tinygrad, system.py).
+constexpr char kDevIdText[] =
+    "over TinyGPU.app always 0: tinygrad calls the device \"usb4\" there, whatever its place on "
+    "the "
+    "bus, and takes what stands behind a ':'; over TCP it is the number that PROBE gave out";
 #ifdef __APPLE__
 constexpr char kCacheInHome[] = "/Library/Caches";
 #else
@@ -46,7 +55,6 @@ EndpointInfo LookAt(const wire::Address& address, bool readable,
                     const std::vector<UnixSocket>& sockets) {
   EndpointInfo info;
   info.address = address;
-  if (!address.is_unix()) return info;
   info.known = readable;
   info.file_exists = Exists(address.path);
   const std::string real = RealPath(address.path);
@@ -70,6 +78,70 @@ EndpointInfo LookAt(const wire::Address& address, bool readable,
   return info;
 }
 
+// Addresses of this host as numbers: its interfaces', and those that mean "here" or "all of them".
+bool IsHere(const std::string& host) {
+  if (host == "localhost" || host == "0.0.0.0" || host == "::" || host.empty()) return true;
+  if (host.starts_with("127.") || host == "::1") return true;
+  bool found = false;
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return false;
+  for (const ifaddrs* i = list; i && !found; i = i->ifa_next) {
+    char text[INET6_ADDRSTRLEN] = {};
+    if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET)
+      ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(i->ifa_addr)->sin_addr, text,
+                  sizeof text);
+    if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET6)
+      ::inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(i->ifa_addr)->sin6_addr, text,
+                  sizeof text);
+    found = host == text;
+  }
+  ::freeifaddrs(list);
+  return found;
+}
+
+// A name is not resolved (that would ask a server): its port has to do.
+bool SameHost(const std::string& wanted, const std::string& address) {
+  in6_addr unused;
+  const bool number = ::inet_pton(AF_INET, wanted.c_str(), &unused) == 1 ||
+                      ::inet_pton(AF_INET6, wanted.c_str(), &unused) == 1;
+  return !number || wanted == address || wanted == "0.0.0.0" || wanted == "::";
+}
+
+EndpointInfo LookAtTcp(const wire::Address& address, bool readable,
+                       const std::vector<TcpSocket>& sockets) {
+  EndpointInfo info;
+  info.address = address;
+  info.known = readable;
+  info.elsewhere = !IsHere(address.host);
+  for (const TcpSocket& socket : sockets) {
+    if (info.elsewhere) {
+      if (!socket.listening && socket.remote_port == address.port &&
+          SameHost(address.host, socket.remote)) {
+        ConnectionInfo connection;
+        connection.client = Describe(socket.holders);
+        info.connections.push_back(std::move(connection));
+      }
+      continue;
+    }
+    if (socket.local_port != address.port) continue;
+    if (socket.listening) {
+      const bool all = socket.local == "0.0.0.0" || socket.local == "::";
+      if (!all && !SameHost(address.host, socket.local)) continue;
+      info.listening = true;
+      if (info.owners.empty()) info.owners = Describe(socket.holders);
+      continue;
+    }
+    ConnectionInfo connection;
+    connection.server = Describe(socket.holders);
+    for (const TcpSocket& other : sockets)
+      if (!other.listening && other.local_port == socket.remote_port &&
+          other.remote_port == socket.local_port && other.local == socket.remote)
+        connection.client = Describe(other.holders);
+    info.connections.push_back(std::move(connection));
+  }
+  return info;
+}
+
 std::string Names(const std::vector<ProcessInfo>& processes, const char* nobody) {
   std::string text;
   for (const ProcessInfo& process : processes) {
@@ -84,18 +156,61 @@ std::string Names(const std::vector<ProcessInfo>& processes, const char* nobody)
 void AddEndpoint(std::string& text, const char* title, const EndpointInfo& info) {
   text += fmt::format("{:<8}{}: ", title, wire::FormatAddress(info.address));
   if (!info.known) {
-    text +=
-        info.address.is_unix() ? "the system's tables cannot be read\n" : "TCP, not looked at\n";
+    text += "the system's tables cannot be read\n";
     return;
   }
-  if (info.listening)
+  if (info.elsewhere)
+    text += "on another host: whether it listens is not seen from here\n";
+  else if (info.listening)
     text += "listening, " + Names(info.owners, "owner not visible to this user") + "\n";
   else
     text += info.file_exists ? "nobody listens; the file is stale\n" : "nobody listens\n";
   for (const ConnectionInfo& connection : info.connections)
     text +=
         fmt::format("        connected: {} -> {}\n", Names(connection.client, "client not visible"),
-                    Names(connection.server, "not accepted yet"));
+                    Names(connection.server, info.elsewhere ? "there" : "not accepted yet"));
+}
+
+void AddDriver(std::string& text, const DriverServiceReport& driver) {
+  if (!driver.applies) return;
+  text += fmt::format("{:<8}", "driver");
+  if (!driver.known)
+    text += "not known: " + driver.problem + "\n";
+  else if (driver.present)
+    text += "the driver extension's service is there\n";
+  else
+    text +=
+        "the driver extension's service is not there: TinyGPU.app answers \"Driver not "
+        "available\". Is the GPU listed below, and the extension allowed (System Settings > "
+        "Privacy & Security)?\n";
+}
+
+void AddPci(std::string& text, const PciReport& pci) {
+  if (!pci.known) {
+    text += fmt::format("{:<8}not known: {}\n", "pci", pci.problem);
+    return;
+  }
+  if (pci.devices.empty())
+    text += fmt::format("{:<8}no display device or accelerator on the PCI bus\n", "pci");
+  size_t amd = 0, nvidia = 0;
+  for (const PciDevice& device : pci.devices) {
+    const std::string why_amd = WhyNotAmd(device), why_nv = WhyNotNvidia(device);
+    amd += why_amd.empty();
+    nvidia += why_nv.empty();
+    const std::string verdict = why_amd.empty() ? "taken by tinygrad's AMD driver"
+                                : why_nv.empty()
+                                    ? "taken by tinygrad's NV driver"
+                                    : fmt::format("not taken: AMD {}; NV {}", why_amd, why_nv);
+    text += fmt::format(
+        "{:<8}{}: {:04x}:{:04x} class {:06x}{}: {}\n", "pci", Printable(device.address, 32),
+        device.vendor, device.device, device.class_code,
+        device.driver.empty() ? "" : ", driver " + Printable(device.driver, 32), verdict);
+  }
+  text += fmt::format("{:<8}{}\n", "dev_id", kDevIdText);
+  if (amd > 1 || nvidia > 1)
+    text += fmt::format(
+        "{:<8}more than one card of a kind: TinyGPU.app drives the one its driver extension took\n",
+        "");
 }
 
 nlohmann::json Json(const std::vector<ProcessInfo>& processes) {
@@ -110,7 +225,8 @@ nlohmann::json Json(const EndpointInfo& info) {
   const auto unless_unknown = [&](bool value) {
     return info.known ? nlohmann::json(value) : nlohmann::json(nullptr);
   };
-  out["listening"] = unless_unknown(info.listening);
+  out["listening"] = info.elsewhere ? nlohmann::json(nullptr) : unless_unknown(info.listening);
+  out["elsewhere"] = info.elsewhere;
   out["stale_file"] = unless_unknown(info.file_exists && !info.listening);
   out["owners"] = Json(info.owners);
   out["connections"] = nlohmann::json::array();
@@ -127,8 +243,14 @@ StatusReport GatherStatus(const wire::Address& listen, const wire::Address& upst
   StatusReport report;
   std::vector<UnixSocket> sockets;
   const bool readable = ListUnixSockets(sockets);
-  report.proxy = LookAt(listen, readable, sockets);
-  report.server = LookAt(upstream, readable, sockets);
+  std::vector<TcpSocket> tcp;
+  const bool tcp_readable = listen.is_unix() && upstream.is_unix() ? false : ListTcpSockets(tcp);
+  const auto look = [&](const wire::Address& address) {
+    return address.is_unix() ? LookAt(address, readable, sockets)
+                             : LookAtTcp(address, tcp_readable, tcp);
+  };
+  report.proxy = look(listen);
+  report.server = look(upstream);
   for (const char* name : {"am_usb4.lock", "nv_usb4.lock"}) {
     LockInfo lock;
     lock.path = TempDir(env) + "/" + name;
@@ -148,6 +270,8 @@ StatusReport GatherStatus(const wire::Address& listen, const wire::Address& upst
       "/tinygrad/downloads/" + kAppArchive;
   report.app_archive_exists = Exists(report.app_archive);
   report.app_processes = Describe(FindProcesses(kAppName));
+  report.pci = LookAtPci();
+  report.driver_service = LookAtDriverService();
   return report;
 }
 
@@ -174,6 +298,8 @@ std::string StatusText(const StatusReport& report) {
       fmt::format("{:<8}{}: {}\n", "", report.app_archive,
                   report.app_archive_exists ? "cached" : "not cached (tinygrad would download it)");
   text += fmt::format("{:<8}running: {}\n", "", Names(report.app_processes, "no"));
+  AddDriver(text, report.driver_service);
+  AddPci(text, report.pci);
   return text;
 }
 
@@ -193,6 +319,28 @@ std::string StatusJson(const StatusReport& report) {
                 {"archive", report.app_archive},
                 {"archive_cached", report.app_archive_exists},
                 {"processes", Json(report.app_processes)}};
+  const auto or_null = [](bool known, bool value) {
+    return known ? nlohmann::json(value) : nlohmann::json(nullptr);
+  };
+  out["driver_service"] = {
+      {"applies", report.driver_service.applies},
+      {"present", or_null(report.driver_service.known, report.driver_service.present)},
+      {"problem", report.driver_service.problem}};
+  out["pci"] = {{"known", report.pci.known}, {"problem", report.pci.problem}};
+  out["pci"]["devices"] = nlohmann::json::array();
+  for (const PciDevice& device : report.pci.devices) {
+    const std::string why_amd = WhyNotAmd(device), why_nv = WhyNotNvidia(device);
+    out["pci"]["devices"].push_back({{"address", Printable(device.address, 32)},
+                                     {"vendor", device.vendor},
+                                     {"device", device.device},
+                                     {"class", device.class_code},
+                                     {"driver", Printable(device.driver, 32)},
+                                     {"amd", why_amd.empty()},
+                                     {"nv", why_nv.empty()},
+                                     {"why_not_amd", why_amd},
+                                     {"why_not_nv", why_nv}});
+  }
+  out["dev_id"] = kDevIdText;
   return out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 

@@ -1,6 +1,7 @@
-// `rpcproxy status`: who listens, who is connected to whom, who has the locks; and what of
-// TinyGPU.app is installed. Looks only at the system's tables: a connection would take or wait for
-// the server's one client slot, and binding says little and leaves a file behind.
+// `rpcproxy status`: who listens, who is connected to whom, who has the locks; what of TinyGPU.app
+// is installed, whether its driver is there, and which PCI devices tinygrad would take. Looks only
+// at the system's tables: a connection would take or wait for the server's one client slot, and
+// binding says little and leaves a file behind.
 #pragma once
 
 #include <sys/types.h>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "proxy/defaults.h"
+#include "proxy/pci.h"
 #include "schemas/wire/address.h"
 
 namespace tg::proxy {
@@ -19,8 +21,8 @@ struct ProcessInfo {
 };
 
 struct ConnectionInfo {
-  std::vector<ProcessInfo>
-      server;  // processes that hold that end; empty: not accepted yet, or not ours to see
+  // Processes that hold that end; empty: not accepted yet, not on this host, or not ours to see.
+  std::vector<ProcessInfo> server;
   std::vector<ProcessInfo> client;
 };
 
@@ -31,6 +33,7 @@ struct EndpointInfo {
   bool listening = false;  // a file that nobody listens on is a stale one
   std::vector<ProcessInfo> owners;
   std::vector<ConnectionInfo> connections;
+  bool elsewhere = false;  // TCP: not an address of this host, so only our ends of it show
 };
 
 struct LockInfo {
@@ -48,6 +51,8 @@ struct StatusReport {
   std::string app_archive;  // the pinned release as tinygrad caches it
   bool app_archive_exists = false;
   std::vector<ProcessInfo> app_processes;
+  PciReport pci;
+  DriverServiceReport driver_service;
 };
 
 StatusReport GatherStatus(const wire::Address& listen, const wire::Address& upstream,
