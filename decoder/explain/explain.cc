@@ -13,7 +13,7 @@ constexpr void (*kRules[])(const Facts&, Findings&) = {
     RuleHealthy,    RuleKilled,  RuleAllOnes,    RuleServerGone,   RulePageFault,   RuleBadPacket,
     RuleRas,        RuleMailbox, RuleHub,        RuleSdmaStuck,    RuleComputeHang, RuleLostKick,
     RuleSlotLeak,   RuleOverrun, RuleRefused,    RuleSecondClient, RuleUnanswered,  RuleDesync,
-    RuleBarAddress, RuleHang,    RuleIncomplete,
+    RuleBarAddress, RuleHang,    RuleIncomplete, RuleShortReply,   RuleNotStarted,  RuleShifted,
 };
 
 std::string Noticed(const Facts& facts) {
@@ -67,6 +67,38 @@ std::vector<Evidence> Chain(const Facts& facts, const Finding& verdict) {
   return chain;
 }
 
+// Where the newest connection only had a look at the card, the verdict is that of the run before.
+// Where it is well, what hung before is not kept silent.
+void TellEarlier(const Facts& facts, Explanation& result) {
+  Finding& top = result.findings.front();
+  const bool quiet = top.kind == "healthy" || top.kind == "killed" || top.kind == "unknown";
+  if (!quiet) return;
+  const Earlier* run = nullptr;    // the latest that was one
+  const Earlier* wrong = nullptr;  // the latest that was not well
+  for (const Earlier& e : facts.earlier) {
+    if (!e.small) run = &e;
+    if (e.verdict.kind != "healthy" && e.verdict.kind != "killed" && e.verdict.kind != "unknown" &&
+        e.verdict.confidence >= 50)
+      wrong = &e;
+  }
+  if (facts.small && run) {
+    const uint64_t calls = facts.session.connections.back().calls;
+    Finding verdict = run->verdict;
+    verdict.evidence.push_back(
+        {facts.last_call, fmt::format("connection {} came after it: {} calls",
+                                      facts.session.connections.back().number, calls)});
+    result.findings.insert(result.findings.begin(), std::move(verdict));
+    return;
+  }
+  if (!wrong) return;
+  const std::string text = fmt::format("connection {} ended in {}: {}", wrong->connection,
+                                       wrong->verdict.kind, wrong->verdict.summary);
+  top.against.push_back({wrong->last_call, text});
+  const std::string brief =
+      fmt::format("; connection {}: {}", wrong->connection, wrong->verdict.kind);
+  if (top.summary.size() + brief.size() <= kColumns) top.summary += brief;
+}
+
 }  // namespace
 
 Explanation Explain(const Facts& facts) {
@@ -76,6 +108,10 @@ Explanation Explain(const Facts& facts) {
   const bool has_gaps = !facts.whole || facts.lost_calls > 0;
   for (Finding& f : result.findings) {
     f.confidence = std::clamp(f.confidence, 1, 100);
+    if (f.summary.size() > kColumns) {
+      f.evidence.insert(f.evidence.begin(), {0, f.summary});
+      f.summary = Fit(f.summary);
+    }
     if (has_gaps && f.rule != "incomplete") {
       f.confidence = std::max(1, f.confidence - (facts.recovered ? 5 : 15));
       f.against.push_back({0, facts.file_problem.empty()
@@ -97,6 +133,7 @@ Explanation Explain(const Facts& facts) {
   }
   std::stable_sort(result.findings.begin(), result.findings.end(),
                    [](const Finding& a, const Finding& b) { return a.confidence > b.confidence; });
+  TellEarlier(facts, result);
   result.findings.front().chain = Chain(facts, result.findings.front());
   result.noticed = Noticed(facts);
   result.recovery = Recovery(facts);

@@ -44,6 +44,11 @@ int Facts::HangCertainty(std::vector<Evidence>* evidence) const {
 void Derive(Facts& facts) {
   facts.boot = facts.device.boot().current();
   if (facts.boot) {
+    const model::Ih& ih = facts.device.ih();
+    facts.hung_again =
+        facts.boot->recoveries > 1 ||
+        (facts.boot->recoveries == 1 && ih.last_round().call > ih.first_round().call &&
+         ih.first_round().call > facts.boot->last_recovery.call);
     facts.finished = facts.boot->end != model::SessionEnd::kRunning;
     facts.error_state = facts.boot->end == model::SessionEnd::kErrorState;
     facts.recovered = facts.boot->recoveries > 0;
@@ -54,6 +59,16 @@ void Derive(Facts& facts) {
     facts.client_closed_first = closed == "client";
   }
 
+  if (!facts.session.connections.empty()) {
+    const model::Connection& now = facts.session.connections.back();
+    if (facts.session.connections_total > 1) facts.first_call = now.first_seq;
+    facts.small = now.calls < 32 && (!facts.boot || !facts.boot->booted);
+    for (const model::Unanswered& u : facts.session.unanswered)
+      if (u.seq >= facts.first_call) facts.unanswered.push_back(u);
+    for (const model::Refusal& r : facts.session.refusals)
+      if (r.seq >= facts.first_call && !r.harmless) facts.refusals.push_back(r);
+  }
+
   // One round alone is the driver's finish, which looks for interrupts once more.
   if (facts.wait_last.call > facts.wait_first.call) {
     // The rounds begin 200 ms after the wait.
@@ -61,7 +76,7 @@ void Derive(Facts& facts) {
     facts.waiting_at_end = facts.wait_last.call > facts.device.ih().last_drain().call &&
                            !facts.finished && !facts.recovered;
   }
-  if (facts.last_time_ns > facts.last_call_ns && facts.session.unanswered.empty())
+  if (facts.last_time_ns > facts.last_call_ns && facts.unanswered.empty())
     facts.silence_ns = facts.last_time_ns - facts.last_call_ns;
 
   for (const QueueView& view : facts.queues) {

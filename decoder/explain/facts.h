@@ -11,7 +11,9 @@
 #include "decoder/explain/finding.h"
 #include "decoder/explain/poll_watch.h"
 #include "decoder/explain/queue_view.h"
+#include "decoder/explain/shift_watch.h"
 #include "decoder/model/device.h"
+#include "decoder/model/queue_device.h"
 #include "decoder/model/session.h"
 #include "decoder/model/words.h"
 
@@ -20,24 +22,39 @@ namespace tg::explain {
 using model::Duration;
 using model::Hex;
 
+// What an earlier connection of the trace came to.
+struct Earlier {
+  uint32_t connection = 0;
+  uint64_t last_call = 0;
+  bool small = false;  // a few calls, no work: a look at the card, not a run
+  Finding verdict;
+  std::string noticed, recovery, next_start;
+};
+
 struct Facts {
   Facts(const model::Device& the_device, const model::Session& the_session,
-        const PollWatch& the_polls, const model::Queues& the_queues,
-        std::vector<QueueView> the_views)
+        const PollWatch& the_polls, const ShiftWatch& the_shift,
+        const model::DeviceQueues& the_queues, std::vector<QueueView> the_views)
       : device(the_device),
         session(the_session),
         polls(the_polls),
-        all_queues(the_queues),
+        shift(the_shift),
+        all_queues(the_queues.queues()),
+        copies(the_queues.copies()),
         queues(std::move(the_views)) {}
 
   const model::Device& device;
   const model::Session& session;
   const PollWatch& polls;
+  const ShiftWatch& shift;
   const model::Queues& all_queues;
+  const model::Copies& copies;
   std::vector<model::Warning> warnings;  // of the session (rules B01..T10)
   // In the order they were set up; as they stood when the newest session began to recover, else at
   // the end.
   std::vector<QueueView> queues;
+
+  std::vector<Earlier> earlier;  // the latest 32, oldest first
 
   // The file.
   bool whole = true;         // closed cleanly, nothing skipped
@@ -49,10 +66,16 @@ struct Facts {
   uint64_t last_call_ns = 0;  // time of the newest call; last_time_ns is that of the last packet
 
   // ---- derived once, see facts.cc ----
-  const model::BootSession* boot = nullptr;  // the newest start of the driver
-  bool finished = false;                     // the driver's finish was seen
-  bool error_state = false;                  // ... with the error flag set
-  bool recovered = false;                    // the hang handler ran in the newest start
+  // The newest connection, which is the one the verdict is about.
+  uint64_t first_call = 0;
+  bool small = false;                         // see Earlier
+  std::vector<model::Unanswered> unanswered;  // of its requests
+  std::vector<model::Refusal> refusals;       // that hurt
+  const model::BootSession* boot = nullptr;   // the newest start of the driver
+  bool finished = false;                      // the driver's finish was seen
+  bool error_state = false;                   // ... with the error flag set
+  bool recovered = false;                     // the hang handler ran in the newest start
+  bool hung_again = false;                    // ... and the client waits again since
   bool server_closed_first = false;
   bool client_closed_first = false;
   // The client waited (interrupt rounds) and the trace shows no end of that wait.

@@ -2,6 +2,16 @@
 
 namespace tg::explain {
 
+std::string Fit(std::string_view text) {
+  if (text.size() <= kColumns) return std::string(text);
+  size_t end = text.rfind(' ', kColumns - 3);
+  if (end == std::string_view::npos || end < kColumns / 2) {
+    end = kColumns - 3;
+    while (end > 0 && (static_cast<uint8_t>(text[end]) & 0xc0) == 0x80) end--;  // inside a letter
+  }
+  return std::string(text.substr(0, end)) + "...";
+}
+
 std::string_view AdviceWord(Advice advice) {
   switch (advice) {
     case Advice::kNothing:
@@ -14,10 +24,19 @@ std::string_view AdviceWord(Advice advice) {
       return "START ONCE WITH AM_RESET=1";
     case Advice::kReplug:
       return "REPLUG";
+    case Advice::kPowerCycle:
+      return "POWER-CYCLE";
     case Advice::kReboot:
       return "REBOOT REQUIRED";
   }
   return "";
+}
+
+std::string AdviceText(const Finding& finding) {
+  if (finding.advice == Advice::kNothing) return {};
+  std::string text(AdviceWord(finding.advice));
+  if (!finding.reason.empty()) text += ": " + finding.reason;
+  return text;
 }
 
 std::string_view ConfidenceWord(int confidence) {

@@ -21,10 +21,19 @@ enum class Advice : uint8_t {
   kRestartProcess,  // the next start cleans up by itself
   kAmReset,         // one start with AM_RESET=1: the driver resets the card (mode 1)
   kReplug,          // the card or its server is gone: plug it in again
+  kPowerCycle,      // the card's own fault: switch it off and on
   kReboot,          // neither reset can help, or both were seen to fail
 };
+inline constexpr size_t kColumns = 100;  // of a summary
+// `text` if it fits, else its beginning and "...".
+std::string Fit(std::string_view text);
+
 // "nothing to do", "RESTART PROCESS", ... "REBOOT REQUIRED".
 std::string_view AdviceWord(Advice advice);
+
+struct Finding;
+// The advice and its reason; empty where there is nothing to do.
+std::string AdviceText(const Finding& finding);
 
 struct Finding {
   std::string rule;     // stable: "sdma_stuck", "page_fault"

@@ -2,13 +2,43 @@
 
 #include <algorithm>
 
+#include "schemas/trace/trace.pb.h"
+
 namespace tg::explain {
 
-Observation::Observation() : queues_(device_) {
+namespace {
+
+constexpr size_t kMaxEarlier = 32;
+constexpr uint64_t kMaxEvaluated = 1000;  // connections; one costs some milliseconds
+
+}  // namespace
+
+Observation::Observation() : queues_(device_), shift_(device_) {
   device_.AddObserver(&polls_);
+  device_.AddObserver(&shift_);
+}
+
+void Observation::KeepEarlier(const trace::Record& record) {
+  if (!record.packet || !record.packet->has_event() ||
+      record.packet->event().kind() != tinygpu::trace::SessionEvent::CONNECT)
+    return;
+  const model::Session& session = session_.session();
+  const model::Connection& now = session.connections.back();
+  if (now.calls == 0 || session.connections_total > kMaxEvaluated) return;
+  const Explanation came_to = ExplainIt({});
+  Earlier earlier{.connection = now.number,
+                  .last_call = session.last_seq,
+                  .small = MakeFacts({}).small,
+                  .verdict = came_to.verdict(),
+                  .noticed = came_to.noticed,
+                  .recovery = came_to.recovery,
+                  .next_start = came_to.next_start};
+  if (earlier_.size() >= kMaxEarlier) earlier_.erase(earlier_.begin());
+  earlier_.push_back(std::move(earlier));
 }
 
 void Observation::Feed(const trace::Record& record) {
+  if (record.kind == trace::Record::Kind::kPacket) KeepEarlier(record);
   session_.Add(record);
   device_.Feed(record);
   KeepState();
@@ -43,11 +73,12 @@ void Observation::Finish() {
 }
 
 Facts Observation::MakeFacts(const File& file) const {
-  Facts facts(device_, session_.session(), polls_, queues_.queues(),
+  Facts facts(device_, session_.session(), polls_, shift_, queues_,
               kept_ ? kept_->queues : ViewQueues(device_, queues_.queues()));
   facts.wait_first = kept_ ? kept_->first_round : device_.ih().first_round();
   facts.wait_last = kept_ ? kept_->last_round : device_.ih().last_round();
   facts.warnings = session_.Warnings();
+  facts.earlier = earlier_;
   facts.whole = file.whole;
   facts.file_problem = file.problem;
   facts.lost_calls = file.lost_calls;

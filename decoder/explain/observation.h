@@ -45,14 +45,19 @@ class Observation {
   const model::Queues& queues() const { return queues_.queues(); }
   const model::DeviceQueues& device_queues() const { return queues_; }
   const PollWatch& polls() const { return polls_; }
+  // What the connections before the newest came to.
+  const std::vector<Earlier>& earlier() const { return earlier_; }
 
  private:
   void KeepState();
+  void KeepEarlier(const trace::Record& record);
 
   model::SessionModel session_;
   model::Device device_;
   model::DeviceQueues queues_;
   PollWatch polls_;
+  ShiftWatch shift_;
+  std::vector<Earlier> earlier_;
   struct Kept {
     std::vector<QueueView> queues;
     model::Stamp first_round, last_round;

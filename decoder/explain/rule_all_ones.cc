@@ -2,8 +2,36 @@
 #include <fmt/format.h>
 
 #include "decoder/explain/rules.h"
+#include "decoder/model/words.h"
 
 namespace tg::explain {
+
+namespace {
+
+// Memory of the card that reads back all ones right after something else was written there.
+void ReadBack(const Facts& facts, Findings& out) {
+  const model::LinkWatch& watch = facts.session.link;
+  const model::LinkWatch::Run* run = watch.run();
+  if (!run || !run->read_back) return;
+  Finding f;
+  f.rule = "all_ones";
+  f.kind = "device_lost";
+  f.confidence = run->count > 8 || run->registers > 1 ? 88 : 80;
+  f.summary = fmt::format("{} reads back all ones since record {}: the device does not answer",
+                          model::TargetText(run->first.header), run->first.seq);
+  if (run->last_write)
+    f.evidence.push_back(
+        {run->last_write->last_seq, "last write before: " + model::WriteText(*run->last_write)});
+  f.evidence.push_back({run->first.seq, fmt::format("first all-ones read, {} in all", run->count)});
+  f.advice = Advice::kReboot;
+  f.reason = "reads do not reach the card: replug or power-cycle it, and reboot if it stays away";
+  f.against.push_back({0, watch.config_answers() ? "configuration space still answers"
+                                                 : "configuration space was not read since: not "
+                                                   "observed"});
+  out.push_back(std::move(f));
+}
+
+}  // namespace
 
 void RuleAllOnes(const Facts& facts, Findings& out) {
   const model::Link& link = facts.device.link();
@@ -17,7 +45,7 @@ void RuleAllOnes(const Facts& facts, Findings& out) {
   }
   if (verdict == model::LinkVerdict::kUnknown ||
       (!first && verdict != model::LinkVerdict::kDeviceGone))
-    return;
+    return ReadBack(facts, out);
   const std::string name = !first ? "configuration space"
                            : first->name.empty()
                                ? fmt::format("BAR{}+{:#x}", first->bar, first->address)
@@ -28,8 +56,8 @@ void RuleAllOnes(const Facts& facts, Findings& out) {
     case model::LinkVerdict::kDeviceGone:
       f.rule = "device_gone";
       f.confidence = 97;
-      f.summary =
-          fmt::format("device gone from the bus: configuration space and {} read all ones", name);
+      f.summary = fmt::format(
+          "the device is gone from the bus: configuration space and {} read all ones", name);
       f.advice = Advice::kReboot;
       f.reason =
           "the card does not answer on the bus: replug or power-cycle it, then reboot if it stays "

@@ -124,7 +124,7 @@ void RuleRas(const Facts& facts, Findings& out) {
   f.summary = fmt::format("fatal hardware error reported by the {} ({} = {:#x})",
                           athub ? "ATHUB" : "controller", reg->name(), value);
   f.evidence.push_back({reg->last_read.at.call, fmt::format("{} = {:#x}", reg->name(), value)});
-  f.advice = Advice::kReboot;
+  f.advice = Advice::kPowerCycle;
   f.reason = "an uncorrectable hardware error: power-cycle the card and report it";
   out.push_back(std::move(f));
 }

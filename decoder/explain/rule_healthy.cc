@@ -8,8 +8,10 @@ namespace {
 
 bool AnythingWrong(const Facts& facts) {
   return facts.HangCertainty() > 0 || facts.polls.open() || facts.session.unreliable_from > 0 ||
-         facts.server_closed_first || !facts.session.unanswered.empty() ||
-         (facts.session.refusals_harmful > 0 && !facts.finished);
+         facts.server_closed_first || !facts.unanswered.empty() ||
+         (!facts.refusals.empty() && !facts.finished) ||
+         facts.session.link.state() == model::LinkState::kAllOnes ||
+         facts.session.link.state() == model::LinkState::kDeviceGone;
 }
 
 uint64_t Submissions(const Facts& facts) {
@@ -70,8 +72,10 @@ void RuleHealthy(const Facts& facts, Findings& out) {
 void RuleKilled(const Facts& facts, Findings& out) {
   if (facts.finished || !facts.client_closed_first || !facts.boot || !facts.boot->start) return;
   if (facts.device.vendor() != model::Vendor::kAmd || facts.HangCertainty() > 0 ||
-      facts.polls.open() || !facts.session.unanswered.empty())
+      facts.polls.open() || !facts.unanswered.empty())
     return;
+  const model::LinkState link = facts.session.link.state();
+  if (link == model::LinkState::kAllOnes || link == model::LinkState::kDeviceGone) return;
   Finding f;
   f.rule = "killed";
   f.kind = "killed";

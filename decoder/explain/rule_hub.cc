@@ -29,7 +29,7 @@ constexpr Meaning kMeanings[] = {
      "a mode-1 reset restarts it; if it fails again, power-cycle"},
 };
 
-void Add(const PollRun& run, bool open, Findings& out) {
+void Add(const Facts& facts, const PollRun& run, bool open, Findings& out) {
   const Meaning* meaning = nullptr;
   for (const Meaning& m : kMeanings)
     if (m.target == run.target) meaning = &m;
@@ -45,6 +45,7 @@ void Add(const PollRun& run, bool open, Findings& out) {
   f.evidence.push_back({run.last.call, fmt::format("poll {}: still {:#x}", run.reads, run.value)});
   f.advice = Advice::kAmReset;
   f.reason = meaning->reason;
+  AfterReset(facts, run.first.call, f);
   out.push_back(std::move(f));
 }
 
@@ -52,12 +53,12 @@ void Add(const PollRun& run, bool open, Findings& out) {
 
 void RuleHub(const Facts& facts, Findings& out) {
   if (const auto open = facts.polls.open()) {
-    Add(*open, true, out);
+    Add(facts, *open, true, out);
     return;
   }
   // A loop that ran out earlier and was survived is no longer the cause; the newest one may be.
   if (!facts.polls.failed().empty() && !facts.finished)
-    Add(facts.polls.failed().back(), false, out);
+    Add(facts, facts.polls.failed().back(), false, out);
 }
 
 }  // namespace tg::explain

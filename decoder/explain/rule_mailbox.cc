@@ -62,10 +62,19 @@ void PspFinding(const Facts& facts, Findings& out) {
     f.evidence.push_back({last->sent.call, last->text});
     f.evidence.push_back({last->last_poll.call, "last poll"});
   }
+  AfterReset(facts, last->sent.call, f);
   out.push_back(std::move(f));
 }
 
 }  // namespace
+
+void AfterReset(const Facts& facts, uint64_t call, Finding& finding) {
+  if (!facts.boot || !facts.boot->mode1_reset || facts.boot->mode1_reset.call >= call) return;
+  finding.advice = Advice::kReboot;
+  finding.reason =
+      "the mode-1 reset at the start of this session did not help: power-cycle the card";
+  finding.evidence.push_back({facts.boot->mode1_reset.call, "mode-1 reset"});
+}
 
 void RuleMailbox(const Facts& facts, Findings& out) {
   SmuFinding(facts, out);

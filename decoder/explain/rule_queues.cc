@@ -64,17 +64,42 @@ Blame Follow(const Facts& facts, const QueueView* from) {
   return blame;
 }
 
+// The oldest unfinished submission is where the chain of waits begins.
 const QueueView* Stuck(const Facts& facts) {
-  const QueueView* sdma = facts.FindQueue(true);
-  const QueueView* compute = facts.FindQueue(false);
-  // The oldest unfinished submission is where the chain of waits begins.
-  const auto open = [](const QueueView* v) { return v && v->unfinished(); };
-  if (open(sdma) && open(compute)) {
-    if (sdma->open && compute->open)
-      return sdma->open->doorbell_call < compute->open->doorbell_call ? sdma : compute;
-    return sdma->open ? sdma : compute;
+  const QueueView* found = nullptr;
+  const auto since = [](const QueueView& v) { return v.open ? v.open->doorbell_call : ~0ull; };
+  for (const QueueView& view : facts.queues) {
+    if (!view.queue->known_format || !view.unfinished()) continue;
+    if (!found || since(view) < since(*found) ||
+        (since(view) == since(*found) && view.queue->sdma() && !found->queue->sdma()))
+      found = &view;
   }
-  return open(sdma) ? sdma : open(compute) ? compute : nullptr;
+  return found;
+}
+
+// The read pointer stands at the very beginning of the submission, though its first packet could be
+// executed: from the memory's side a lost doorbell and a halted engine look the same.
+bool NeverBegan(const QueueView& view) {
+  if (!view.open || !view.open->begin || view.state.rptr != *view.open->begin || !view.stuck() ||
+      view.state.rptr_older || view.waits_in_vain())
+    return false;
+  if (view.queue->format.format == amd::RingFormat::kAql) return false;
+  const model::QueueItem* head = view.head_item();
+  if (!head || head->depth > 0) return false;
+  // SDMA: a wait that holds, since anything else may well be what it works on.
+  return !view.queue->sdma() || (view.wait && head->holds);
+}
+
+// The submission has a kernel to run (or what it has was not observed).
+bool MayRunKernel(const QueueView& view) {
+  bool seen = false;
+  for (const model::QueueItem& item : view.state.items) {
+    if (!view.open || item.submission != view.open->number) continue;
+    seen = true;
+    if (item.kind != amd::WalkItem::Kind::kPacket || item.packet.role == amd::PacketRole::kDispatch)
+      return true;
+  }
+  return !seen;
 }
 
 void Certainty(const Facts& facts, const QueueView* view, Finding& f, int full) {
@@ -90,6 +115,77 @@ std::string FenceText(const QueueView& view) {
 
 }  // namespace
 
+namespace {
+
+// Other queues that wait for what this one has to give.
+void AddInnocent(const Facts& facts, const QueueView& culprit, Finding& f) {
+  for (const QueueView& view : facts.queues) {
+    if (&view == &culprit || !view.unfinished() || !view.waits_in_vain()) continue;
+    if (view.producer == culprit.queue->index)
+      f.evidence.push_back(
+          {view.queue->last_doorbell_call, view.name() + " only waits for it: it is not at fault"});
+  }
+}
+
+void FenceLost(const Facts& facts, const QueueView& view, Findings& out) {
+  Finding f;
+  f.rule = "fence_lost";
+  f.kind = "hang";
+  Certainty(facts, &view, f, view.queue->sdma() ? 98 : 90);
+  AddQueueEvidence(facts, f);
+  f.summary = fmt::format("{}: {}, fence not seen{}", view.name(),
+                          view.idle() ? "ring drained" : "read past the packet",
+                          view.open && !view.open->signals.empty()
+                              ? fmt::format(" ({} at {})", view.open->signals.back().value,
+                                            Hex(view.open->signals.back().va))
+                              : "");
+  f.advice = Advice::kRestartProcess;
+  f.reason = "the write to host memory did not land: link or IOMMU; if it recurs, AM_RESET=1";
+  out.push_back(std::move(f));
+}
+
+bool IsSdmaRule(const std::string& rule) {
+  return rule.starts_with("sdma_") || rule == "not_started";
+}
+
+// A stuck engine: what the driver can still do about it, and what it did in vain.
+void AdviseOnEngine(const Facts& facts, Finding& f) {
+  const Earlier* before = nullptr;
+  for (const Earlier& e : facts.earlier)
+    if (IsSdmaRule(e.verdict.rule) && e.verdict.confidence >= 50) before = &e;
+  const bool reset = facts.boot && facts.boot->mode1_reset;
+  const auto gc = facts.device.registers().map().Version(amd::kHwGc);
+  if (before)
+    f.evidence.push_back(
+        {before->last_call,
+         fmt::format("connection {} ended in: {}", before->connection, before->verdict.summary)});
+  if (before && reset) {
+    f.advice = Advice::kReboot;
+    f.reason = "the engine was stuck before and is again, though a mode-1 reset lay between";
+    f.evidence.push_back(
+        {facts.boot->mode1_reset.call, "mode-1 reset at the start of this session"});
+  } else if (before) {
+    f.advice = Advice::kAmReset;
+    f.reason =
+        "it recurred in a new process: the driver then resets the whole card (mode 1); if it hangs "
+        "even so, power-cycle";
+  } else if (gc && gc->major == 9) {
+    f.advice = Advice::kAmReset;
+    f.reason =
+        "this card's SDMA engine gets no soft reset when the driver ends, and recovery resets the "
+        "compute engine only; a hive needs hive_reset.py";
+  } else {
+    f.advice = Advice::kRestartProcess;
+    f.reason =
+        "recovery resets the compute engine only, a stuck SDMA packet survives it; ending the "
+        "process in order soft-resets SDMA. If it recurs at once, start once with AM_RESET=1 "
+        "(mode-1 "
+        "reset), and power-cycle if that does not help";
+  }
+}
+
+}  // namespace
+
 void RuleSdmaStuck(const Facts& facts, Findings& out) {
   if (facts.HangCertainty() == 0) return;
   const QueueView* start = Stuck(facts);
@@ -97,49 +193,76 @@ void RuleSdmaStuck(const Facts& facts, Findings& out) {
   const Blame blame = Follow(facts, start);
   if (!blame.culprit || !blame.culprit->queue->sdma()) return;
   const QueueView& view = *blame.culprit;
+  // The fence was fetched, yet it did not arrive.
+  if (view.idle() || blame.passed) return FenceLost(facts, view, out);
+  if (NeverBegan(view)) return;
   Finding f;
   f.rule = "sdma_stuck";
   f.kind = "hang";
-  Certainty(facts, &view, f, 98);
+  Certainty(facts, &view, f, view.state.rptr_older ? 86 : 98);
   AddQueueEvidence(facts, f);
-  if (view.idle() || blame.passed) {
-    // The fence was fetched, yet it did not arrive.
-    f.rule = "fence_lost";
-    f.summary = fmt::format("{}: {}, fence not seen{}", view.name(),
-                            view.idle() ? "ring drained" : "read past the packet",
-                            view.open && !view.open->signals.empty()
-                                ? fmt::format(" ({} at {})", view.open->signals.back().value,
-                                              Hex(view.open->signals.back().va))
-                                : "");
+  const std::string left = fmt::format("{}{} bytes left", view.state.rptr_older ? "at most " : "",
+                                       view.state.outstanding_bytes.value_or(0));
+  const std::string at = view.state.stuck ? view.head_text() : "an unseen packet";
+  f.summary = fmt::format("{} stuck at {}: {}{}", view.name(), at, left, FenceText(view));
+  AdviseOnEngine(facts, f);
+  if (view.state.rptr_older)
+    f.against.push_back({view.state.rptr_call,
+                         "the client read the read pointer before this submission only: the engine "
+                         "may stand at a later packet"});
+  AddInnocent(facts, view, f);
+  if (view.unmapped) {
+    f.rule = "sdma_unmapped";
+    f.summary =
+        fmt::format("{} stuck at {}: {} is not mapped", view.name(), at, Hex(*view.unmapped));
     f.advice = Advice::kRestartProcess;
-    f.reason = "the write to host memory did not land: link or IOMMU; if it recurs, AM_RESET=1";
-  } else {
-    const std::string at = view.state.stuck ? view.head_text() : "an unseen packet";
-    f.summary = fmt::format("{} stuck at {}: {} bytes left{}", view.name(), at,
-                            view.state.outstanding_bytes.value_or(0), FenceText(view));
-    f.advice = Advice::kAmReset;
     f.reason =
-        "recovery resets the compute engine only, a stuck SDMA packet survives it: end the process "
-        "in order, start again; if it recurs at once start with AM_RESET=1, then power-cycle";
-    if (view.unmapped) {
-      f.rule = "sdma_unmapped";
-      f.summary =
-          fmt::format("{} stuck at {}: {} is not mapped", view.name(), at, Hex(*view.unmapped));
-      f.advice = Advice::kRestartProcess;
-      f.reason =
-          "the packet names memory that no page table maps: a fault of the program, not of the "
-          "card";
-    } else if (view.wait) {
-      f.against.push_back({view.queue->last_doorbell_call,
-                           "the wait holds by now: the engine is halted, or reads another place"});
-    }
-    if (facts.recovered && facts.waiting_at_end)
-      f.evidence.push_back({facts.wait_last.call, "it hung again after recovery"});
+        "the packet names memory that no page table maps: a fault of the program, not of the card";
+  } else if (view.wait && view.head_item()->holds) {
+    f.against.push_back({view.queue->last_doorbell_call,
+                         "the wait holds by now: the engine is halted, or reads another place"});
   }
-  if (f.summary.size() > 100)
-    f.summary = fmt::format("{} stuck at {}: {} bytes left{}", view.name(),
-                            view.state.stuck ? view.state.stuck->op : "a packet",
-                            view.state.outstanding_bytes.value_or(0), FenceText(view));
+  if (facts.recovered && facts.hung_again)
+    f.evidence.push_back({facts.wait_last.call, "it hung again after recovery"});
+  if (f.summary.size() > kColumns)
+    f.summary =
+        fmt::format("{} stuck at {}: {}{}", view.name(),
+                    view.state.stuck ? view.state.stuck->op : "a packet", left, FenceText(view));
+  out.push_back(std::move(f));
+}
+
+void RuleNotStarted(const Facts& facts, Findings& out) {
+  if (facts.HangCertainty() == 0) return;
+  const QueueView* start = Stuck(facts);
+  if (!start) return;
+  const Blame blame = Follow(facts, start);
+  if (!blame.culprit || !NeverBegan(*blame.culprit)) return;
+  const QueueView& view = *blame.culprit;
+  Finding f;
+  f.rule = "not_started";
+  f.kind = "hang";
+  Certainty(facts, &view, f, view.queue->sdma() ? 96 : 90);
+  AddQueueEvidence(facts, f);
+  f.summary = fmt::format("{} never began submission {}{}: doorbell lost, or engine halted",
+                          view.name(), view.open->number, FenceText(view));
+  if (view.wait)
+    f.evidence.push_back(
+        {view.queue->last_doorbell_call,
+         fmt::format("the wait holds by now: {} has {}", view.head_text(), view.state.stuck->has)});
+  uint64_t later = 0;
+  for (const model::Submission& s : view.queue->submissions)
+    if (s.number > view.open->number) later++;
+  if (later > 0)
+    f.evidence.push_back(
+        {view.queue->last_doorbell_call, fmt::format("{} more doorbells did not wake it", later)});
+  f.against.push_back(
+      {0, "the engine's own registers were not read: which of the two is not seen"});
+  if (view.queue->sdma()) {
+    AdviseOnEngine(facts, f);
+  } else {
+    f.advice = Advice::kRestartProcess;
+    f.reason = "recovery sets the compute queue up again; a new process starts clean";
+  }
   out.push_back(std::move(f));
 }
 
@@ -150,6 +273,8 @@ void RuleComputeHang(const Facts& facts, Findings& out) {
   const Blame blame = Follow(facts, start);
   if (!blame.culprit || blame.culprit->queue->sdma()) return;
   const QueueView& view = *blame.culprit;
+  if (NeverBegan(view)) return;
+  if (view.idle() && view.open && !MayRunKernel(view)) return FenceLost(facts, view, out);
   Finding f;
   f.rule = "compute_hang";
   f.kind = "hang";
@@ -159,11 +284,8 @@ void RuleComputeHang(const Facts& facts, Findings& out) {
       "compute queue stuck{}{}",
       view.state.stuck ? " at " + view.head_text() : " (kernel running or its signal open)",
       FenceText(view));
-  if (blame.waiter) {
-    f.evidence.push_back({blame.waiter->queue->last_doorbell_call,
-                          blame.waiter->name() + " only waits for it: it is not at fault"});
-  }
-  if (f.summary.size() > 100) f.summary = "compute queue stuck" + FenceText(view);
+  AddInnocent(facts, view, f);
+  if (f.summary.size() > kColumns) f.summary = "compute queue stuck" + FenceText(view);
   f.advice = Advice::kRestartProcess;
   f.reason = "recovery resets the compute engine; a new process starts clean";
   out.push_back(std::move(f));
@@ -171,6 +293,27 @@ void RuleComputeHang(const Facts& facts, Findings& out) {
 
 void RuleLostKick(const Facts& facts, Findings& out) {
   if (facts.HangCertainty() == 0) return;
+  // The engine's own write pointer, read after the doorbell, is behind it: it was not told.
+  for (const QueueView& view : facts.queues) {
+    const auto& wptr = view.queue->wptr_register;
+    if (!view.queue->known_format || !wptr || !view.queue->announced || !view.stuck()) continue;
+    if (wptr.call <= view.queue->last_doorbell_call || wptr.raw == UINT32_MAX) continue;
+    const uint64_t low = view.queue->ToBytes(wptr.raw) & 0xffffffff;
+    if (low >= (*view.queue->announced & 0xffffffff)) continue;
+    Finding f;
+    f.rule = "doorbell_lost";
+    f.kind = "hang";
+    Certainty(facts, &view, f, 99);
+    f.summary = fmt::format("{} write pointer register is {}, last doorbell says {}: doorbell lost",
+                            view.name(), Hex(wptr.raw), Hex(view.queue->last_doorbell_value));
+    f.evidence.push_back({view.queue->last_doorbell_call,
+                          fmt::format("last doorbell {}", Hex(view.queue->last_doorbell_value))});
+    f.evidence.push_back({wptr.call, fmt::format("write pointer register {}", Hex(wptr.raw))});
+    f.advice = Advice::kRestartProcess;
+    f.reason = "the card was never told of the last submission";
+    out.push_back(std::move(f));
+    return;
+  }
   // A pointer in memory ahead of the last doorbell: the doorbell was lost or never sent.
   for (const QueueView& view : facts.queues) {
     const auto& wptr = view.queue->wptr_memory;

@@ -35,31 +35,33 @@ void AddWarnings(const Facts& facts, std::string_view rule, Finding& f) {
 }  // namespace
 
 void RuleRefused(const Facts& facts, Findings& out) {
-  if (facts.session.refusals_harmful == 0) return;
   const model::Refusal* best = nullptr;
-  for (const model::Refusal& r : facts.session.refusals) {
-    if (r.harmless) continue;
+  for (const model::Refusal& r : facts.refusals)
     if (!best || (best->text.empty() && !r.text.empty())) best = &r;
-  }
   if (!best) return;
   Finding f;
   f.rule = "refused";
   f.kind = "refused";
   // A refusal that the session survived for long is not what ended it.
-  f.confidence = facts.last_call > best->seq + 2000 ? 45 : 92;
+  f.confidence = facts.last_call > best->seq + 2000 || facts.finished ? 45 : 92;
   f.summary = model::RefusalText(*best);
-  for (const model::Refusal& r : facts.session.refusals)
-    if (!r.harmless && f.evidence.size() < 5) f.evidence.push_back({r.seq, model::RefusalText(r)});
+  for (const model::Refusal& r : facts.refusals)
+    if (f.evidence.size() < 5) f.evidence.push_back({r.seq, model::RefusalText(r)});
   f.advice = Advice::kRestartProcess;
-  if (facts.session.sysmem_refused > 0) {
-    f.rule = facts.session.sysmem_refused_at_cap > 0 ? "region_cap" : "sysmem_refused";
-    f.reason =
-        "the client fails with IndexError; the regions of a connection are freed when it closes";
+  if (best->header.command == static_cast<uint8_t>(wire::Command::kMapSysmemFd))
+    f.summary += "; expect the client to fail with IndexError";
+  if (facts.session.sysmem_refused_at_cap > 0) {
+    f.rule = "region_cap";
+    f.reason = "the 128 regions of a connection are freed when it closes";
     AddWarnings(facts, "B02", f);
   } else if (!best->text.empty()) {
     f.reason = "do what the server says, then start again";
   } else {
-    f.reason = "the server gave no reason: see its own log";
+    f.reason = "see the warnings and the server's own log; the server gave no reason";
+  }
+  if (facts.session.sysmem_refused > 0 && f.rule == "refused") {
+    f.rule = "sysmem_refused";
+    f.reason += "; the regions of a connection are freed when it closes";
   }
   AddWarnings(facts, "B05", f);
   out.push_back(std::move(f));
@@ -70,7 +72,7 @@ void RuleServerGone(const Facts& facts, Findings& out) {
   Finding f;
   f.rule = "server_gone";
   f.kind = "device_lost";
-  f.confidence = facts.session.refusals_harmful > 0 ? 50 : 86;
+  f.confidence = facts.refusals.empty() ? 86 : 50;
   f.summary = "the server closed the connection mid-session: driver or TinyGPU.app gone";
   f.advice = Advice::kRestartProcess;
   f.reason = "the next boot is a full one; if MAP_BAR then fails, replug the card";
@@ -95,8 +97,8 @@ void RuleServerGone(const Facts& facts, Findings& out) {
 }
 
 void RuleUnanswered(const Facts& facts, Findings& out) {
-  if (facts.session.unanswered.empty() || facts.server_closed_first) return;
-  const model::Unanswered& last = facts.session.unanswered.back();
+  if (facts.unanswered.empty() || facts.server_closed_first) return;
+  const model::Unanswered& last = facts.unanswered.back();
   const uint64_t waited = facts.last_time_ns > last.time_ns ? facts.last_time_ns - last.time_ns : 0;
   Finding f;
   f.rule = "server_blocked";
@@ -111,6 +113,19 @@ void RuleUnanswered(const Facts& facts, Findings& out) {
       f.evidence.push_back({write.seq, "suspect: " + NamedWrite(facts, write)});
   f.advice = Advice::kReplug;
   f.reason = "the read never came back from the bus; reboot if the card stays away";
+  out.push_back(std::move(f));
+}
+
+void RuleShortReply(const Facts& facts, Findings& out) {
+  if (facts.session.short_replies == 0 || facts.finished) return;
+  Finding f;
+  f.rule = "short_reply";
+  f.kind = "hang";
+  f.confidence = facts.whole ? 82 : 40;  // the file's end may be what cut it
+  f.summary = "a reply ended before its announced length: the client waits for ever";
+  AddWarnings(facts, "T3", f);
+  f.advice = Advice::kRestartProcess;
+  f.reason = "the client asked past the end of what is there";
   out.push_back(std::move(f));
 }
 
@@ -133,7 +148,7 @@ void RuleSecondClient(const Facts& facts, Findings& out) {
 }
 
 void RuleDesync(const Facts& facts, Findings& out) {
-  if (facts.session.unreliable_from == 0) return;
+  if (facts.session.unreliable_from < std::max<uint64_t>(facts.first_call, 1)) return;
   Finding f;
   f.rule = "desync";
   f.kind = "desync";
@@ -145,6 +160,26 @@ void RuleDesync(const Facts& facts, Findings& out) {
   f.advice = Advice::kRestartProcess;
   f.reason =
       "use a client and a server of the same protocol revision; later pairings are unreliable";
+  out.push_back(std::move(f));
+}
+
+void RuleShifted(const Facts& facts, Findings& out) {
+  constexpr uint64_t kEnough = 64;  // dwords: eight entries
+  const ShiftWatch& shift = facts.shift;
+  if (shift.reads() < kEnough) return;
+  Finding f;
+  f.rule = "answers_shifted";
+  f.kind = "desync";
+  f.confidence = 88;
+  f.summary =
+      "the client reads interrupts that are not there: it takes each answer for the next call's";
+  f.evidence.push_back({shift.first().call, "first read of the interrupt ring though it is empty"});
+  f.evidence.push_back({shift.last().call, fmt::format("{} such reads", shift.reads())});
+  f.advice = Advice::kRestartProcess;
+  f.reason =
+      "the client was interrupted inside a call (Ctrl-C) and went on with the stream off by one; "
+      "the "
+      "card is not at fault";
   out.push_back(std::move(f));
 }
 
@@ -174,14 +209,24 @@ void RuleIncomplete(const Facts& facts, Findings& out) {
   f.confidence = facts.whole ? 45 : 66;
   f.summary = facts.whole
                   ? fmt::format("the proxy lost {} records while recording", facts.lost_calls)
-                  : "the trace is incomplete: " + facts.file_problem;
+                  : "the trace is incomplete";
+  const auto add = [&f](const std::string& text) {
+    if (f.summary.size() + text.size() <= kColumns) f.summary += text;
+  };
+  if (!facts.whole) {
+    f.evidence.push_back({0, facts.file_problem});
+    add(": " + facts.file_problem);
+  }
   f.advice = Advice::kContinue;
   f.reason = "what is shown holds up to there; record again to see the end";
-  if (!facts.session.unanswered.empty()) {
-    const model::Unanswered& last = facts.session.unanswered.back();
-    f.summary += fmt::format("; {} unanswered", facts.session.unanswered_total);
+  if (!facts.unanswered.empty()) {
+    const model::Unanswered& last = facts.unanswered.back();
+    const std::string text = fmt::format(
+        "{} unanswered: {} (record {}, t={} s)", model::Count(facts.unanswered.size(), "request"),
+        model::CallText(last.header), last.seq, model::Seconds(last.time_ns));
+    add("; " + text);
     f.reason = "the unanswered request and the last writes before it are the suspects";
-    f.evidence.push_back({last.seq, "no answer to " + model::CallText(last.header)});
+    f.evidence.push_back({last.seq, text});
     for (const auto& write : facts.session.suspects)
       f.evidence.push_back({write.seq, "suspect: " + NamedWrite(facts, write)});
   }

@@ -27,10 +27,17 @@ void RuleRas(const Facts& facts, Findings& out);           // 18
 void RuleRefused(const Facts& facts, Findings& out);       // 19, B05
 void RuleSecondClient(const Facts& facts, Findings& out);  // 20
 void RuleUnanswered(const Facts& facts, Findings& out);    // 21, B10
+void RuleShortReply(const Facts& facts, Findings& out);    // T3
+void RuleNotStarted(const Facts& facts, Findings& out);    // 10, 11: an engine that never began
+void RuleShifted(const Facts& facts, Findings& out);       // answers taken for others
 void RuleBarAddress(const Facts& facts, Findings& out);    // B06
 void RuleOverrun(const Facts& facts, Findings& out);       // B08
 void RuleDesync(const Facts& facts, Findings& out);        // B04
 void RuleHang(const Facts& facts, Findings& out);          // a hang that none of these names
 void RuleIncomplete(const Facts& facts, Findings& out);    // the trace itself
+
+// For parts of the card that a mode-1 reset restarts: if this session asked for one before `call`,
+// it did not help.
+void AfterReset(const Facts& facts, uint64_t call, Finding& finding);
 
 }  // namespace tg::explain

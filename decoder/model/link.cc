@@ -93,7 +93,10 @@ LinkVerdict Link::verdict() const {
   if (const auto command = bars_.command(); command && (*command & kPciMemory) == 0) {
     return LinkVerdict::kMemoryOff;
   }
-  return bars_.last_config_ok() ? LinkVerdict::kBarOrLink : LinkVerdict::kConfigUnknown;
+  // What configuration space said before the last good read of a register proves nothing.
+  const Stamp config = bars_.last_config_ok();
+  return config && config.call > first->last_good.call ? LinkVerdict::kBarOrLink
+                                                       : LinkVerdict::kConfigUnknown;
 }
 
 }  // namespace tg::model

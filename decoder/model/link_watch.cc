@@ -74,6 +74,7 @@ void LinkWatch::OnBar(uint32_t bar, uint64_t size) {
 void LinkWatch::NewConnection() {
   // Another process, another set of registers as far as "last good read" goes.
   registers_.clear();
+  written_.clear();
   latency_reads_ = slow_reads_ = 0;
 }
 
@@ -107,7 +108,10 @@ void LinkWatch::OnConfigRead(const ReadSeen& read, const Writes& writes) {
     if (config_ones_seq_ == 0) config_ones_seq_ = read.seq;
     return;
   }
-  if (offset < 0x10) config_ones_seq_ = 0;
+  if (offset < 0x10) {
+    config_ones_seq_ = 0;
+    config_seq_ = read.last_seq;
+  }
   if (offset == 0 && size >= 2) {
     config_id_ = static_cast<uint32_t>(value);
     config_has_device_ = size == 4;
@@ -132,6 +136,13 @@ void LinkWatch::OnConfigWrite(const wire::RequestHeader& header, uint64_t seq) {
 void LinkWatch::OnWrite(const wire::RequestHeader& header, uint64_t value) {
   if (header.bar == 5) bar5_used_ = true;
   const bool ones = header.arg1 > 0 && header.arg1 <= 8 && IsAllOnes(value, header.arg1);
+  if ((header.arg1 == 4 || header.arg1 == 8) && !IsRegisterBar(header)) {
+    const auto it = written_.find(Key(header));
+    if (it != written_.end())
+      it->second = value;
+    else if (written_.size() < kMaxRegisters)
+      written_.emplace(Key(header), value);
+  }
   if (!ones && !ones_written_) return;
   const auto it = registers_.find(Key(header));
   if (it != registers_.end()) {
@@ -182,7 +193,16 @@ void LinkWatch::OnRead(const ReadSeen& read, const Writes& writes) {
   const bool slow_before = slow_warning_.has_value();
   const double mean_before = latency_mean_;
   WatchLatency(read, writes);
-  if (!IsRegisterBar(read.header)) return;
+  bool read_back = false;
+  if (!IsRegisterBar(read.header)) {
+    if ((size != 4 && size != 8) || !IsAllOnes(read.value, size)) return;
+    const auto wrote = written_.find(Key(read.header));
+    // Of 8 bytes written the low half may be read alone.
+    if (wrote == written_.end() ||
+        IsAllOnes(wrote->second & (size == 8 ? ~0ull : UINT32_MAX), size))
+      return;
+    read_back = true;
+  }
 
   const auto it = registers_.find(Key(read.header));
   if (!IsAllOnes(read.value, size)) {
@@ -207,6 +227,7 @@ void LinkWatch::OnRead(const ReadSeen& read, const Writes& writes) {
       reg->ones_written = false;
     }
     last_ = LinkState::kAnswering;
+    good_seq_ = read.last_seq;
     return;
   }
 
@@ -216,6 +237,7 @@ void LinkWatch::OnRead(const ReadSeen& read, const Writes& writes) {
     Run run;
     run.first = read;
     run.registers = 1;
+    run.read_back = read_back;
     run.mean_before_ns = mean_before;
     if (writes.newest) run.last_write = *writes.newest;
     if (reg && reg->read) run.good = *reg;
@@ -242,7 +264,8 @@ LinkState LinkWatch::state() const {
     if (command_ && !(*command_ & 2)) return LinkState::kMemoryOff;
     return LinkState::kAllOnes;
   }
-  if (config_ones_seq_) return LinkState::kDeviceGone;
+  // Registers that answer since: configuration space alone is not well (it may just retry).
+  if (config_ones_seq_ > good_seq_) return LinkState::kDeviceGone;
   return last_ == LinkState::kAllOnes ? LinkState::kUnknown : last_;
 }
 
@@ -255,13 +278,15 @@ std::string LinkWatch::Conclusion() const {
   if (command_ && !(*command_ & 2)) {
     return fmt::format("{} (record {}): all ones expected", CommandText(*command_), command_seq_);
   }
-  if (config_id_) {
+  if (config_answers()) {
     const std::string id = config_has_device_
                                ? fmt::format("{}:{}", HexPadded(*config_id_ & 0xffff, 4),
                                              HexPadded(*config_id_ >> 16, 4))
                                : "vendor " + HexPadded(*config_id_, 4);
     out = fmt::format(
         "PCI config still answers ({}): BAR decode or link problem, not a lost device", id);
+  } else if (config_id_) {
+    out = "PCI config was not read since: device, link or BAR decode cannot be told apart";
   } else {
     out = "PCI config was not read: device, link or BAR decode cannot be told apart";
   }
@@ -278,7 +303,8 @@ std::string LinkWatch::RunText(const Run& run) const {
   if (header.bar == 0 && header.arg0 == kNvBoot42 && LooksNvidia())
     out += " -> architecture 0x3f (63) is not a chip, it is an all-ones read";
   else
-    out += " is an all-ones read";
+    out += run.read_back ? " reads back all ones, though something else was written there"
+                         : " is an all-ones read";
   out +=
       "; " + (run.ended_seq ? fmt::format("the device answered again at record {}", run.ended_seq)
                             : Conclusion());
@@ -319,7 +345,11 @@ std::vector<Warning> LinkWatch::Explain() const {
     out.push_back({"B03", current_->first.seq, RunText(*current_)});
   } else if (config_ones_seq_) {
     out.push_back(
-        {"B03", config_ones_seq_, "PCI config reads all ones: the device is gone from the bus"});
+        {"B03", config_ones_seq_,
+         config_ones_seq_ > good_seq_
+             ? "PCI config reads all ones: the device is gone from the bus"
+             : "PCI config reads all ones, yet registers answer: it may still retry after a "
+               "reset"});
   }
   if (slow_warning_) out.push_back(*slow_warning_);
   return out;

@@ -4,7 +4,8 @@
 // known: configuration space all ones too = gone from the bus; configuration fine = BAR decode or
 // link. Most useful is the moment of change: the last good read of the same register, what was
 // written in between, and whether replies became slow. Registers may hold all ones legitimately
-// (masks that were written so), and VRAM may hold anything; both are told apart here.
+// (masks that were written so), and VRAM may hold anything; both are told apart here. VRAM that was
+// written otherwise a moment ago and reads back as all ones counts, though.
 //
 // Facts: PCI local bus (COMMAND bit 1 memory space, bit 2 bus master, bit 10 INTx disable);
 // NV_PMC_BOOT_0 / NV_PMC_BOOT_42 at BAR0 + 0x0 / 0xa00, architecture in bits 29:24 of BOOT_42
@@ -65,28 +66,6 @@ enum class LinkState : uint8_t {
 
 class LinkWatch {
  public:
-  void OnConfigRead(const ReadSeen& read, const Writes& writes);
-  void OnConfigWrite(const wire::RequestHeader& header, uint64_t seq);
-  // MMIO_READ of up to 8 bytes, answered with status 0. `writes`: those sent before it.
-  void OnRead(const ReadSeen& read, const Writes& writes);
-  // MMIO_WRITE of up to 8 bytes whose value is known.
-  void OnWrite(const wire::RequestHeader& header, uint64_t value);
-  void OnBar(uint32_t bar, uint64_t size);
-  void OnVendor(Vendor vendor) { vendor_ = vendor; }
-  void NewConnection();
-
-  Vendor vendor() const { return vendor_; }
-  LinkState state() const;
-  // First all-ones read of the run that still lasts, 0 if none.
-  uint64_t ones_since() const { return current_ ? current_->first.seq : 0; }
-  uint64_t ones_count() const { return current_ ? current_->count : 0; }
-  bool several_registers() const { return current_ && current_->registers >= 2; }
-  std::optional<uint32_t> config_id() const { return config_id_; }
-  std::optional<uint16_t> command() const { return command_; }
-  // Warnings for what was seen so far (rule B03).
-  std::vector<Warning> Explain() const;
-
- private:
   // Last good read of a register.
   struct Register {
     uint64_t seq = 0;
@@ -102,6 +81,7 @@ class LinkWatch {
     uint64_t last_seq = 0;
     uint64_t count = 0;
     uint64_t registers = 0;        // different ones, counted up to 2
+    bool read_back = false;        // the first was memory that had been written otherwise
     std::optional<Register> good;  // of the first register
     uint64_t writes_between = 0;   // since that good read (or since the start)
     std::optional<WriteSeen> last_write;
@@ -110,6 +90,33 @@ class LinkWatch {
     uint64_t ended_seq = 0;     // a good read came back here
   };
 
+  void OnConfigRead(const ReadSeen& read, const Writes& writes);
+  void OnConfigWrite(const wire::RequestHeader& header, uint64_t seq);
+  // MMIO_READ of up to 8 bytes, answered with status 0. `writes`: those sent before it.
+  void OnRead(const ReadSeen& read, const Writes& writes);
+  // MMIO_WRITE of up to 8 bytes whose value is known.
+  void OnWrite(const wire::RequestHeader& header, uint64_t value);
+  void OnBar(uint32_t bar, uint64_t size);
+  void OnVendor(Vendor vendor) { vendor_ = vendor; }
+  void NewConnection();
+
+  Vendor vendor() const { return vendor_; }
+  LinkState state() const;
+  // First all-ones read of the run that still lasts, 0 if none.
+  uint64_t ones_since() const { return current_ ? current_->first.seq : 0; }
+  uint64_t ones_count() const { return current_ ? current_->count : 0; }
+  // Configuration space answered after the last good read of the register that went bad first.
+  bool config_answers() const {
+    return config_id_ && (!current_ || !current_->good || config_seq_ > current_->good->seq);
+  }
+  const Run* run() const { return current_ ? &*current_ : nullptr; }  // that still lasts
+  bool several_registers() const { return current_ && current_->registers >= 2; }
+  std::optional<uint32_t> config_id() const { return config_id_; }
+  std::optional<uint16_t> command() const { return command_; }
+  // Warnings for what was seen so far (rule B03).
+  std::vector<Warning> Explain() const;
+
+ private:
   bool IsRegisterBar(const wire::RequestHeader& header) const;
   bool LooksNvidia() const;
   std::string RegisterName(const wire::RequestHeader& header, bool full) const;
@@ -120,11 +127,15 @@ class LinkWatch {
   Vendor vendor_ = Vendor::kUnknown;
   std::unordered_map<uint64_t, Register> registers_;  // at most kMaxRegisters
   std::unordered_map<uint32_t, uint64_t> bar_size_;   // at most kMaxBars
-  bool ones_written_ = false;                         // some entry of registers_ has it
+  // What was written last to small places outside the register BAR; at most kMaxRegisters.
+  std::unordered_map<uint64_t, uint64_t> written_;
+  bool ones_written_ = false;  // some entry of registers_ has it
   bool bar5_used_ = false;
 
   std::optional<uint32_t> config_id_;  // last good vendor and device word
   bool config_has_device_ = false;     // read as 4 bytes
+  uint64_t config_seq_ = 0;            // newest good read of the header
+  uint64_t good_seq_ = 0;              // newest good read of a register
   uint64_t config_ones_seq_ = 0;       // configuration header read all ones here, not good since
   std::optional<uint16_t> command_;
   uint64_t command_seq_ = 0;

@@ -1,8 +1,6 @@
 // The verdict: what happened, in one line, and what to do.
 //
-// Two sources. SessionVerdict is what the RPC alone proves. decoder/explain looks into the device
-// (stuck queues, page faults, mailboxes). FullVerdict takes the device's word where it has one to
-// say, and the session's where both name the same kind, because that quotes the server.
+// decoder/explain's first finding, in the words of the report and its JSON.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +31,6 @@ struct Verdict {
   std::string advice;      // empty: nothing to do
   std::string confidence;  // high, medium, low
   std::vector<Evidence> evidence;
-  // From decoder/explain; empty where only the session spoke.
   std::string rule;
   int certainty = 0;  // 0..100
   std::vector<Evidence> against;
@@ -52,9 +49,6 @@ struct FileFacts {
   std::vector<trace::SkippedRange> skipped;
   bool whole() const { return end == trace::EndState::kClean && skipped.empty(); }
 };
-
-Verdict SessionVerdict(const model::Session& session, const std::vector<model::Warning>& warnings,
-                       const FileFacts& file);
 
 struct Analysis;
 Verdict FullVerdict(const Analysis& analysis);

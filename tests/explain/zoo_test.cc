@@ -84,7 +84,7 @@ const std::vector<Animal>& Zoo() {
          s.CfgRead(0, 4, 0xffffffff);
          s.Closed();
        },
-       "device_gone", "device_lost", Advice::kReboot, "device gone from the bus", 90},
+       "device_gone", "device_lost", Advice::kReboot, "gone from the bus", 90},
       {"BarOrLink",
        [](Scene& s) {
          Work(s);
@@ -184,7 +184,7 @@ const std::vector<Animal>& Zoo() {
          s.Finish();
          s.Closed();
        },
-       "sdma_stuck", "hang", Advice::kAmReset, "SDMA0 stuck at COPY_LINEAR", 85},
+       "sdma_stuck", "hang", Advice::kRestartProcess, "SDMA0 stuck at COPY_LINEAR", 85},
       {"SdmaStuckStillWaiting",
        [](Scene& s) {
          Work(s);
@@ -193,8 +193,9 @@ const std::vector<Animal>& Zoo() {
          s.Wait(30.5);
          s.Closed();
        },
-       "sdma_stuck", "hang", Advice::kAmReset,
-       "SDMA0 stuck at POLL_REGMEM [0x150003ff0] >= 2: 68 bytes left, fence 3 not seen", 70},
+       // Its wait holds and it stands before it: doorbell lost or engine halted.
+       "not_started", "hang", Advice::kRestartProcess,
+       "SDMA0 never began submission 2, fence 3 not seen", 70},
       // ---- row 10 ----
       {"WaitsForNobody",
        [](Scene& s) {
@@ -293,7 +294,7 @@ const std::vector<Animal>& Zoo() {
          s.Wait(1, value);
          s.Closed();
        },
-       "ras", "hang", Advice::kReboot, "fatal hardware error", 90},
+       "ras", "hang", Advice::kPowerCycle, "fatal hardware error", 90},
       // ---- row 19, B02 ----
       {"RegionCap",
        [](Scene& s) {

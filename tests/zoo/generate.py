@@ -92,7 +92,7 @@ ANIMALS = {
     "page_fault_stop_tcp": A("copy", "65536", hang="page-fault:stop:count=1", tcp=True),
     # ---- the card's processors ----
     "smu_dead_boot": A("boot", hang="smu-dead"),
-    "smu_dead_reset": A("boot", hang="smu-dead:after=41", before=[("boot",)],
+    "smu_dead_reset": A("boot", hang="smu-dead:after=42", before=[("boot",)],
                         env={"AM_RESET": "1"}),
     "psp_dead": A("boot", hang="psp-dead"),
     "psp_dead_ring": A("boot", hang="psp-dead:after=12"),
@@ -105,7 +105,7 @@ ANIMALS = {
     "driver_gone": A("boot", hang="exit:after=5000"),
     "driver_gone_at_work": A("many", "1000", hang="exit:after=28000"),
     "blocked": A("boot", hang="slow:60000000:after=3000", stop=(KILL, 6.0)),
-    "ctrl_c_in_call": A("shift", "40", stop=(KILL, "interrupted+1.5")),
+    "ctrl_c_in_call": A("shift", "41", stop=(KILL, "interrupted+1.5")),
     "second_client": A("many", "10", hang="sdma-stall:after=3", timeout_ms=4000, second=True),
     "killed": A("wait", stop=(KILL, '"ready"')),
 }
