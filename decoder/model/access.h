@@ -42,6 +42,7 @@ struct MemoryAccess {
   Via via = Via::kDirect;
   uint64_t times = 1;
   Stamp last;
+  uint64_t latency_ns = 0;  // reads
 };
 
 // A write to the doorbell BAR (8 bytes as the driver does it; `size` says).

@@ -57,7 +57,7 @@ void Boot::StartSession(Stamp at) {
   BootSession& session = sessions_.emplace_back();
   session.connection = connection_;
   session.start = at;
-  Push({Phase::kConnect, at, at, 0});
+  Push({Phase::kConnect, {}, at, 0});  // begins with its first call
 }
 
 void Boot::Push(const PhaseSpan& span) {

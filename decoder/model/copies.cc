@@ -157,7 +157,15 @@ void Copies::Count(const Place& from, const Place& to, uint64_t bytes,
   totals.smallest = std::min(totals.smallest, bytes);
   totals.largest = std::max(totals.largest, bytes);
   totals.last_call = event.call;
-  totals.last_ns = event.ns;
+  if (event.ns > totals.last_ns) {
+    if (totals.last_ns != 0 && event.ns - totals.last_ns <= kCopyPause) {
+      totals.busy_bytes += totals.last_bytes;
+      totals.busy_ns += event.ns - totals.last_ns;
+    }
+    totals.last_ns = event.ns;
+    totals.last_bytes = 0;
+  }
+  totals.last_bytes += bytes;
   Rate(direction, bytes, event.ns);
   if (sizes_.size() < kMaxSizes || sizes_.contains(bytes)) ++sizes_[bytes];
   if (direction == CopyDirection::kHostToVram && from.kind == Place::Kind::kSysmem) {

@@ -34,6 +34,8 @@ inline constexpr size_t kCopyDirections = 5;
 std::string_view CopyDirectionName(CopyDirection direction);  // "sysmem_to_vram", ...
 std::string_view CopyDirectionText(CopyDirection direction);  // "sysmem -> VRAM"
 
+inline constexpr uint64_t kCopyPause = 100'000'000;  // ns
+
 struct CopyTotals {
   uint64_t copies = 0;
   uint64_t bytes = 0;
@@ -41,6 +43,10 @@ struct CopyTotals {
   uint64_t largest = 0;
   uint64_t first_call = 0, last_call = 0;
   uint64_t first_ns = 0, last_ns = 0;  // of the doorbells
+  // What was copied while one copy followed the other within kCopyPause, and how long that was:
+  // throughput without the time in which nobody wanted a copy.
+  uint64_t busy_bytes = 0, busy_ns = 0;
+  uint64_t last_bytes = 0;  // at last_ns
 };
 
 struct CopyRate {

@@ -676,6 +676,7 @@ void Device::Impl::BarAccess(const Call& call, const trace::BodyView& body, bool
   access.data = body.data;
   access.all_zero = body.all_zero;
   access.write = write;
+  access.latency_ns = latency_ns;
   if (use == BarUse::kVram) {
     OnVram(access);
     return;

@@ -3,6 +3,15 @@
 #include "schemas/amd/smu.h"
 
 namespace tg::model {
+namespace {
+
+// When what a poll read was known: with the answer, not with the request.
+template <typename Access>
+Stamp AnswerTime(const Access& access) {
+  return {access.last.call, access.last.time_ns + access.latency_ns};
+}
+
+}  // namespace
 
 uint64_t Smu::unanswered() const {
   uint64_t count = 0;
@@ -55,7 +64,7 @@ bool Smu::OnRegister(const RegisterAccess& access) {
         e->last_poll = access.last;
         // All ones are a failed read, not an answer.
         if (access.value != amd::kSmuNoAnswer && access.value != 0xFFFFFFFF) {
-          if (!e->response) e->answered = access.last;
+          if (!e->response) e->answered = AnswerTime(access);
           e->response = access.value;
         }
       }
@@ -76,7 +85,7 @@ void Psp::OnRegister(const RegisterAccess& access) {
   const auto done = [&](PspExchange& e) {
     if (e.done) return;
     e.done = true;
-    e.done_at = access.last;
+    e.done_at = AnswerTime(access);
   };
   switch (access.reg->role) {
     case Role::kPspAlive:
@@ -186,7 +195,7 @@ void Psp::OnVram(const MemoryAccess& access) {
     e->last_poll = access.last;
     if (vram_.U32(fence_) == e->fence) {
       e->done = true;
-      e->done_at = access.last;
+      e->done_at = AnswerTime(access);
     }
   } else if (access.offset == command_ && access.data.size() >= amd::kPspResponseOffset + 0x14) {
     if (const auto command = amd::DecodePspCommand(access.data)) {

@@ -400,7 +400,7 @@ void Queues::Announce(Queue& queue, uint64_t value, uint64_t call, uint64_t ns) 
       if (const auto offset = queue.RingOffset(end))
         where = fmt::format(" (ring offset {:#x})", *offset);
       Warn(queue, "warm-start", call,
-           fmt::format("first doorbell {:#x}{}: warm start", value, where));
+           fmt::format("first doorbell {:#010x}{}: warm start", value, where));
     }
   }
   if (const auto pending = overrun_.find(queue.index); pending != overrun_.end()) {
@@ -446,7 +446,8 @@ void Queues::CheckOverrun(Queue& queue, uint64_t call) {
   overrun_[queue.index] = {
       .call = call,
       .text = fmt::format(
-          "OVERRUN: doorbell {:#x} is {:#x} bytes past the read pointer {:#x} ({}, call {}), the "
+          "OVERRUN: doorbell {:#010x} is {:#x} bytes past the read pointer {:#010x} ({}, call {}), "
+          "the "
           "ring has {:#x}",
           queue.last_doorbell_value, *queue.announced - position, queue.ToRaw(position),
           SourceText(seen.source), seen.call, *queue.ring_bytes)};

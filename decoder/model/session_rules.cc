@@ -186,6 +186,8 @@ void SessionModel::Impl::CheckBarAddress(const trace::RequestView& request, uint
     const uint64_t distance =
         h.arg0 > half.header.arg0 ? h.arg0 - half.header.arg0 : half.header.arg0 - h.arg0;
     if (distance == 0 || distance > 0x20 || word != half.address >> 32) continue;
+    // A low half of zero is any zero: only the register right behind it makes an address of both.
+    if (static_cast<uint32_t>(half.address) == 0 && h.arg0 != half.header.arg0 + 4) continue;
     Warn("B06", half.seq,
          fmt::format("write contains MAP_BAR {} server address{}: {} and {} hold {:#x} (records {} "
                      "and {}, MAP_BAR at record {}); it is no bus address",

@@ -272,15 +272,45 @@ void PspText(const Json& boot, Output& out, bool full) {
   }
 }
 
+// "GetDpmFreqByIndex(GFXCLK level " of a good query for one level; empty: something else.
+std::string_view LevelQuery(const Json& e) {
+  if (e["response"] != 1 || e["result"].is_null() || !e["text"].is_string()) return {};
+  const std::string_view text = e["text"].get_ref<const std::string&>();
+  const size_t level = text.find(" level ");
+  return level == std::string_view::npos ? std::string_view() : text.substr(0, level + 7);
+}
+
+// A clock can have hundreds of levels, each asked for: one line. Gives how many were taken.
+size_t LevelsText(const Json& smu, size_t first, Output& out) {
+  const std::string_view query = LevelQuery(smu[first]);
+  size_t end = first;
+  while (!query.empty() && end < smu.size() && LevelQuery(smu[end]) == query) ++end;
+  if (end - first < 4) return 0;
+  const auto level = [&](size_t i) {
+    return SectionText(smu[i]["text"]).substr(query.size());  // "254)"
+  };
+  std::string low = level(first);
+  low.pop_back();
+  out.Line(fmt::format("    {:<8} {}{}..{} = {} to {}, to {}", SeqText(smu[first]["seq"]),
+                       SectionText(query), low, level(end - 1), smu[first]["result"].dump(),
+                       smu[end - 1]["result"].dump(), SeqText(smu[end - 1]["seq"])));
+  return end - first;
+}
+
 void SmuText(const Json& boot, Output& out, bool full) {
   size_t failed = 0;
   for (const Json& e : boot["smu"]) failed += e["response"] == 1 ? 0 : 1;
   SectionRow(
       out, "SMU",
       fmt::format("{} messages, {} not answered ok", boot["smu_total"].get<uint64_t>(), failed));
-  for (const Json& e : boot["smu"]) {
+  for (size_t i = 0; i < boot["smu"].size(); ++i) {
+    const Json& e = boot["smu"][i];
     const bool bad = e["response"] != 1;
     if (!full && !bad) continue;
+    if (const size_t taken = LevelsText(boot["smu"], i, out); taken > 0) {
+      i += taken - 1;
+      continue;
+    }
     std::string text = SectionText(e["text"]);
     if (!e["result"].is_null()) text += " = " + std::to_string(e["result"].get<uint32_t>());
     if (e["response"].is_null() && !e["response_text"].is_null()) {
@@ -296,11 +326,13 @@ void SmuText(const Json& boot, Output& out, bool full) {
 
 void InterruptsText(const Json& boot, Output& out, bool full) {
   const Json& ih = boot["interrupts"];
+  // The handler runs in rounds while the driver waits for longer than 200 ms, and once as it ends.
   std::string text = fmt::format(
-      "{} entries read, {} of them errors; {} waits over 200 ms, {} "
-      "drains",
-      ih["read"].get<uint64_t>(), ih["errors"].get<uint64_t>(),
-      Thousands(ih["waits"].get<uint64_t>()), Thousands(ih["drains"].get<uint64_t>()));
+      "{} read, {} of them errors; ring polled in {}, emptied {} times by a finished wait",
+      ih["read"].get<uint64_t>() == 1 ? "1 entry"
+                                      : Thousands(ih["read"].get<uint64_t>()) + " entries",
+      ih["errors"].get<uint64_t>(), model::Count(ih["waits"].get<uint64_t>(), "round"),
+      Thousands(ih["drains"].get<uint64_t>()));
   SectionRow(out, "interrupts", text);
   if (ih["discarded"].get<uint64_t>() > 0) {
     SectionRow(out, "",

@@ -31,10 +31,9 @@ Json TotalsJson(const CopyTotals& totals) {
   out["largest"] = totals.largest;
   out["first_seq"] = totals.first_call;
   out["last_seq"] = totals.last_call;
-  const uint64_t ns = totals.last_ns - totals.first_ns;
-  // One copy has no rate.
+  // A copy with no other right behind it has no rate.
   out["bytes_per_s"] =
-      totals.copies > 1 && ns > 0 ? Json(PerSecond(totals.bytes, ns)) : Json(nullptr);
+      totals.busy_ns > 0 ? Json(PerSecond(totals.busy_bytes, totals.busy_ns)) : Json(nullptr);
   return out;
 }
 

@@ -203,10 +203,10 @@ void DiscoverySectionText(const Json& d, Output& out, bool full) {
     if (!full && !Matters(hw_id)) continue;
     if (!full && ip["instance"].get<uint32_t>() != 0) continue;
     std::string bases;
-    for (const Json& base : ip["bases"]) {
-      if (!full && base.get<uint64_t>() == 0) continue;
-      bases += " " + model::Hex(base.get<uint64_t>());
-    }
+    // Their place counts; zeros at the end are no bases.
+    size_t count = ip["bases"].size();
+    while (count > 1 && ip["bases"][count - 1] == 0) --count;
+    for (size_t i = 0; i < count; ++i) bases += " " + model::Hex(ip["bases"][i].get<uint64_t>());
     std::string name = SectionText(ip["name"]);
     if (full) name += fmt::format("[{}]", ip["instance"].get<uint32_t>());
     std::string text = fmt::format("{:<8}", SectionText(ip["version"]));

@@ -65,4 +65,25 @@ std::string PollText(const CallRun& run) {
                      first.answered && first.reply.status != 0 ? ", refused each time" : "", span);
 }
 
+std::string PollNames(const CallRun& run, const model::Device& device) {
+  std::string out;
+  for (size_t i = 0; i < run.pattern.size(); i++) {
+    const wire::RequestHeader& header = run.pattern[i].header;
+    const auto command = static_cast<wire::Command>(header.command);
+    if (command != wire::Command::kMmioRead && command != wire::Command::kMmioWrite) continue;
+    if (header.bar != 5 || device.vendor() != model::Vendor::kAmd) continue;
+    const model::RegisterState* state = device.registers().Find(header.arg0);
+    if (!state || !state->named()) continue;
+    bool before = false;
+    for (size_t j = 0; j < i; j++) {
+      const wire::RequestHeader& other = run.pattern[j].header;
+      before = before || (other.bar == header.bar && other.arg0 == header.arg0);
+    }
+    if (before) continue;
+    if (!out.empty()) out += ", ";
+    out += state->name();
+  }
+  return out;
+}
+
 }  // namespace tg::report

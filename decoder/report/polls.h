@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "decoder/model/calls.h"
+#include "decoder/model/device.h"
 
 namespace tg::report {
 
@@ -35,5 +36,7 @@ class PollTable : private model::CallSink {
 // "BAR0+0x110118 read 5,213 times, value constant 0x00000001, 2.0 s", or for a round of several
 // calls "5 calls (...) in a round, 1,234 rounds, 28 s".
 std::string PollText(const model::CallRun& run);
+// "regIH_RB_WPTR, regIH_RB_RPTR": the registers of the round, each once; empty: none has a name.
+std::string PollNames(const model::CallRun& run, const model::Device& device);
 
 }  // namespace tg::report

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "decoder/model/words.h"
@@ -312,7 +313,7 @@ Json RefusalsJson(const Session& session) {
   return out;
 }
 
-Json PollsJson(const PollTable& polls) {
+Json PollsJson(const PollTable& polls, const model::Device& device) {
   Json out = Json::array();
   for (const model::CallRun& run : polls.runs()) {
     Json j;
@@ -324,6 +325,9 @@ Json PollsJson(const PollTable& polls) {
     j["t0_ns"] = run.first_ns;
     j["t1_ns"] = run.last_ns;
     j["text"] = PollText(run);
+    const std::string names = PollNames(run, device);
+    j["names"] = TextOrNull(names);
+    if (!names.empty()) j["text"] = j["text"].get<std::string>() + ": " + names;
     out.push_back(std::move(j));
   }
   return out;
@@ -341,9 +345,25 @@ Json WarningsJson(const std::vector<model::Warning>& warnings) {
   return out;
 }
 
+// Of the session, of the device model and of the queues, in the trace's order. What the session
+// says of a call the device need not say again.
+std::vector<model::Warning> AllWarnings(const Analysis& analysis) {
+  std::vector<model::Warning> all = analysis.session().Warnings();
+  std::set<uint64_t> told;
+  for (const model::Warning& warning : all) told.insert(warning.call);
+  for (const model::Warning& warning : analysis.seen.device().warnings()) {
+    if (!told.contains(warning.call)) all.push_back(warning);
+  }
+  for (const model::QueueWarning& warning : analysis.seen.device_queues().queues().warnings())
+    all.push_back({warning.rule, warning.call, warning.text});
+  std::stable_sort(all.begin(), all.end(), [](const model::Warning& a, const model::Warning& b) {
+    return a.call < b.call;
+  });
+  return all;
+}
+
 Report::Report(const Analysis& analysis) : document_(std::make_unique<Json>()) {
   const Session& session = analysis.session().session();
-  const std::vector<model::Warning> warnings = analysis.session().Warnings();
   const Verdict verdict = FullVerdict(analysis);
   exit_code_ = ExitCode(verdict, analysis.file, session);
 
@@ -375,9 +395,9 @@ Report::Report(const Analysis& analysis) : document_(std::make_unique<Json>()) {
   d["calls"] = CallsJson(session);
   d["refusals"] = RefusalsJson(session);
   d["refusals_total"] = session.refusals_total;
-  d["polls"] = PollsJson(analysis.polls);
+  d["polls"] = PollsJson(analysis.polls, device);
   d["polls_total"] = analysis.polls.total();
-  d["warnings"] = WarningsJson(warnings);
+  d["warnings"] = WarningsJson(AllWarnings(analysis));
   d["proxy"] = ProxyJson(analysis.interventions);
 }
 

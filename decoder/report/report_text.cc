@@ -97,9 +97,12 @@ void EventsText(const Json& session, Output& out) {
   out.Heading("Events");
   for (size_t i = 0; i < events.size() && i < kShownEvents; i++) {
     const Json& e = events[i];
+    std::string text = e["text"].get<std::string>();
+    for (size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at + 1))
+      text.replace(at, 1, " | ");
     out.Line(fmt::format("  t={} s  after record {:<8} {:<18} {}",
                          Seconds(e["t_ns"].get<uint64_t>()), e["seq"].get<uint64_t>(),
-                         Text(e["kind"]), Text(e["text"])));
+                         Text(e["kind"]), Printable(text, 1000)));
   }
   const uint64_t total = session["events_total"].get<uint64_t>();
   if (total > kShownEvents) out.Line(fmt::format("  and {} more", Thousands(total - kShownEvents)));

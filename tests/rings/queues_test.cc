@@ -182,7 +182,7 @@ TEST_F(B08, OffsetsWarmStartAndDeltas) {
   EXPECT_TRUE(queue.warm_start);
   const auto warnings = queues_.warnings();
   ASSERT_EQ(warnings.size(), 1u);
-  EXPECT_EQ(warnings[0].text, "SDMA0: first doorbell 0xc5416c0 (ring offset 0x416c0): warm start");
+  EXPECT_EQ(warnings[0].text, "SDMA0: first doorbell 0x0c5416c0 (ring offset 0x416c0): warm start");
 }
 
 TEST_F(B08, Overrun) {
@@ -196,7 +196,7 @@ TEST_F(B08, Overrun) {
   EXPECT_EQ(warnings[1].call, 12u);
   EXPECT_THAT(
       warnings[1].text,
-      HasSubstr("OVERRUN: doorbell 0xc642840 is 0x101000 bytes past the read pointer 0xc541840"));
+      HasSubstr("OVERRUN: doorbell 0x0c642840 is 0x101000 bytes past the read pointer 0x0c541840"));
   EXPECT_TRUE(StateOf(queues_, 0).overrun);
   EXPECT_THAT(StateOf(queues_, 0).headline, HasSubstr("OVERRUN"));
 }
