@@ -411,6 +411,7 @@ void Queues::Announce(Queue& queue, uint64_t value, uint64_t call, uint64_t ns) 
   if (!queue.ring_va || !memory_.Locate(*queue.ring_va).readable()) GuessRing(queue, end);
 
   submission.number = ++queue.submissions_total;
+  submission.epoch = queue.epochs;
   if (submission.begin) queue.bytes_total += end - *submission.begin;
   queue.submissions.push_back(std::move(submission));
   if (queue.submissions.size() > kMaxSubmissions) {

@@ -61,6 +61,7 @@ struct Submission {
   enum class Content : uint8_t { kPending, kObserved, kNotObserved };
 
   uint64_t number = 0;            // within its queue, from 1
+  uint32_t epoch = 0;             // the queue's set-up it belongs to
   std::optional<uint64_t> begin;  // bytes; nothing when the pointer before was not known
   uint64_t end = 0;
   uint64_t doorbell_value = 0;  // as written

@@ -158,7 +158,8 @@ Json SubmissionJson(const Queue& queue, const Submission& s, std::optional<uint6
   out["fence"] = std::move(fence);
   // The engine never came to the fence: somebody else wrote its value.
   constexpr uint64_t kFenceBytes = 16;
-  const bool passed = !queue.sdma() || !rptr || *rptr + kFenceBytes >= s.end;
+  const bool passed =
+      !queue.sdma() || s.epoch != queue.epochs || !rptr || *rptr + kFenceBytes >= s.end;
   const bool forced = s.retired_call && (s.wiped || !passed);
   out["retired_by_host"] = forced;
   out["retired_seq"] = forced ? Json(nullptr) : OrNull(s.retired_call);

@@ -210,9 +210,10 @@ Result<Bytes> Decompress(std::span<const uint8_t> packed, const Bytes& base) {
   return out;
 }
 
-Result<Bytes> LoadTrace(const std::string& folder, const std::string& name) {
+Result<Bytes> LoadTrace(const std::string& folder, const std::string& name,
+                        const std::string& base_name) {
   Bytes base;
-  for (const std::string& one : {std::string(kBase), name}) {
+  for (const std::string& one : {base_name, name}) {
     auto packed = ReadFile(folder + "/" + one + ".zst");
     if (!packed) return packed;
     auto parts = Decompress(*packed, base);
@@ -222,10 +223,11 @@ Result<Bytes> LoadTrace(const std::string& folder, const std::string& name) {
   return base;
 }
 
-Result<void> StoreTrace(const std::string& folder, const std::string& name, const Bytes& trace) {
+Result<void> StoreTrace(const std::string& folder, const std::string& name, const Bytes& trace,
+                        const std::string& base_name) {
   Bytes base;
-  if (name != kBase) {
-    const auto boot = LoadTrace(folder, kBase);
+  if (name != base_name) {
+    const auto boot = LoadTrace(folder, base_name, base_name);
     if (!boot) return tl::unexpected<Error>(boot.error());
     base = TakeApart(*boot);
   }

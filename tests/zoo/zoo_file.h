@@ -34,9 +34,12 @@ Result<Bytes> PutTogether(std::span<const uint8_t> parts);
 Result<Bytes> Compress(const Bytes& parts, const Bytes& base);
 Result<Bytes> Decompress(std::span<const uint8_t> packed, const Bytes& base);
 
-// `folder`/NAME.zst, as the proxy wrote it.
-Result<Bytes> LoadTrace(const std::string& folder, const std::string& name);
-Result<void> StoreTrace(const std::string& folder, const std::string& name, const Bytes& trace);
+// `folder`/NAME.zst, as the proxy wrote it. `base`: the trace in `folder` that the others are
+// compressed against.
+Result<Bytes> LoadTrace(const std::string& folder, const std::string& name,
+                        const std::string& base = kBase);
+Result<void> StoreTrace(const std::string& folder, const std::string& name, const Bytes& trace,
+                        const std::string& base = kBase);
 
 Result<Bytes> ReadFile(const std::string& path);
 Result<void> WriteFile(const std::string& path, const Bytes& bytes);
