@@ -2,11 +2,12 @@
 
 namespace tg::explain {
 
-std::string Fit(std::string_view text) {
-  if (text.size() <= kColumns) return std::string(text);
-  size_t end = text.rfind(' ', kColumns - 3);
-  if (end == std::string_view::npos || end < kColumns / 2) {
-    end = kColumns - 3;
+std::string Fit(std::string_view text, size_t columns) {
+  if (text.size() <= columns) return std::string(text);
+  const size_t room = columns > 3 ? columns - 3 : 0;
+  size_t end = text.rfind(' ', room);
+  if (end == std::string_view::npos || end < room / 2) {
+    end = room;
     while (end > 0 && (static_cast<uint8_t>(text[end]) & 0xc0) == 0x80) end--;  // inside a letter
   }
   return std::string(text.substr(0, end)) + "...";

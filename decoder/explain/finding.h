@@ -26,7 +26,7 @@ enum class Advice : uint8_t {
 };
 inline constexpr size_t kColumns = 100;  // of a summary
 // `text` if it fits, else its beginning and "...".
-std::string Fit(std::string_view text);
+std::string Fit(std::string_view text, size_t columns = kColumns);
 
 // "nothing to do", "RESTART PROCESS", ... "REBOOT REQUIRED".
 std::string_view AdviceWord(Advice advice);

@@ -67,7 +67,13 @@ Verdict FullVerdict(const Analysis& analysis) {
                      Count(analysis.interventions.total(model::Intervention::Kind::kGuard) +
                                analysis.interventions.total(model::Intervention::Kind::kInject),
                            "message"))});
-    v.summary = explain::Fit(fmt::format("{} ({})", v.summary, who));
+    // Who had the hand in it must be seen, what came of it stands in the evidence too.
+    const std::string behind = " (" + explain::Fit(who, 75) + ")";
+    if (v.summary.size() + behind.size() > explain::kColumns) {
+      v.evidence.insert(v.evidence.begin(), {0, v.summary});
+      v.summary = explain::Fit(v.summary, explain::kColumns - behind.size());
+    }
+    v.summary += behind;
   }
   v.confidence = explain::ConfidenceWord(v.certainty);
   for (const explain::Evidence& e : top.against) v.against.push_back({e.seq, e.text});
