@@ -16,12 +16,9 @@ namespace {
 // before them. Room to spare, so that nothing is cut off.
 constexpr size_t kControlSize = CMSG_SPACE(512 * sizeof(int)) + CMSG_SPACE(64);
 // More at once does not get faster and falls out of the second-level cache.
-constexpr size_t kMaxRead = 512 * 1024;
+constexpr size_t kMaxRead = 256 * 1024;
 // Byte by byte is for a few messages that hardly ever come, not for streams.
 constexpr size_t kMaxSingleBytes = 64 * 1024;
-// One skb on Linux, whose sending is all or nothing.
-constexpr size_t kBatchable = 16 * 1024;
-
 struct Control {
   alignas(cmsghdr) char bytes[kControlSize];
 };
@@ -49,7 +46,7 @@ ssize_t RecvMessage(int fd, void* data, size_t size, int flags, msghdr& header, 
   header.msg_controllen = sizeof control.bytes;
   ssize_t n;
   do {
-    n = ::recvmsg(fd, &header, flags | MSG_DONTWAIT);
+    n = ::recvmsg(fd, &header, flags);
   } while (n < 0 && errno == EINTR);
   return n;
 }
@@ -74,14 +71,14 @@ void Channel::Compact() {
   head_ = 0;
 }
 
-Channel::ReadResult Channel::Read(int fd, bool exact_descriptors) {
+Channel::ReadResult Channel::Read(int fd, bool exact_descriptors, Wait wait) {
   if (!room()) return ReadResult::kFull;
   // Moving is rare: the buffer starts again at its front whenever it runs empty.
   if (capacity_ - tail_ < kMaxRead && capacity_ - tail_ < capacity_ - (tail_ - head_)) Compact();
   size_t size = std::min(capacity_ - tail_, kMaxRead);
   if (exact_descriptors && kDescriptorPlace == DescriptorPlace::kLastMessage)
     return ReceiveExact(fd, size);
-  return Receive(fd, size, kDescriptorPlace == DescriptorPlace::kFirstByte);
+  return Receive(fd, size, kDescriptorPlace == DescriptorPlace::kFirstByte, wait);
 }
 
 // A look ahead shows whether a descriptor is among the bytes, but not at which: then they are taken
@@ -90,7 +87,8 @@ Channel::ReadResult Channel::ReceiveExact(int fd, size_t size) {
   Control control;
   msghdr header;
   iovec iov;
-  const ssize_t all = RecvMessage(fd, buffer_.get() + tail_, size, MSG_PEEK, header, iov, control);
+  const ssize_t all =
+      RecvMessage(fd, buffer_.get() + tail_, size, MSG_PEEK | MSG_DONTWAIT, header, iov, control);
   bool has = false;
   if (all > 0) {
     ForEachDescriptor(header, [&](int copy) {
@@ -99,21 +97,23 @@ Channel::ReadResult Channel::ReceiveExact(int fd, size_t size) {
     });
     size = static_cast<size_t>(all);
   }
-  if (!has) return Receive(fd, size, true);
+  if (!has) return Receive(fd, size, true, Wait::kNo);
   const size_t before = arrived_count_;
   size_t taken = 0;
   for (; taken < std::min(size, kMaxSingleBytes) && arrived_count_ == before; taken++)
-    if (const ReadResult result = Receive(fd, 1, true); result != ReadResult::kData) return result;
+    if (const ReadResult result = Receive(fd, 1, true, Wait::kNo); result != ReadResult::kData)
+      return result;
   // The look ended where the message with the descriptor ends: keep that message whole.
-  return taken < size ? Receive(fd, size - taken, true) : ReadResult::kData;
+  return taken < size ? Receive(fd, size - taken, true, Wait::kNo) : ReadResult::kData;
 }
 
-Channel::ReadResult Channel::Receive(int fd, size_t size, bool exact) {
+Channel::ReadResult Channel::Receive(int fd, size_t size, bool exact, Wait wait) {
   Control control;
   msghdr header;
   iovec iov;
   more_likely_ = false;
-  const ssize_t n = RecvMessage(fd, buffer_.get() + tail_, size, 0, header, iov, control);
+  const ssize_t n = RecvMessage(fd, buffer_.get() + tail_, size,
+                                wait == Wait::kNo ? MSG_DONTWAIT : 0, header, iov, control);
   if (n < 0) {
     if (errno == EAGAIN || errno == EWOULDBLOCK) return ReadResult::kNothing;
     read_errno_ = errno;
@@ -231,18 +231,21 @@ Channel::SendResult Channel::SendFailed(int error) {
   }
 }
 
-// Sends the first message, which is large, has descriptors, or is the only one.
-Channel::SendResult Channel::SendFront(int fd) {
+Channel::SendResult Channel::SendBytes(int fd, size_t size, Wait wait) {
+  ssize_t n;
+  do {
+    n = ::send(fd, buffer_.get() + head_, size,
+               MSG_NOSIGNAL | (wait == Wait::kNo ? MSG_DONTWAIT : 0));
+  } while (n < 0 && errno == EINTR);
+  if (n < 0) return SendFailed(errno);
+  Sent(static_cast<size_t>(n));
+  return SendResult::kDone;
+}
+
+// Sends the first message, which has descriptors.
+Channel::SendResult Channel::SendDescriptors(int fd) {
   Message& front = queue_[queue_first_];
   ssize_t n;
-  if (front.descriptors == 0) {
-    do {
-      n = ::send(fd, buffer_.get() + head_, front.size, MSG_NOSIGNAL | MSG_DONTWAIT);
-    } while (n < 0 && errno == EINTR);
-    if (n < 0) return SendFailed(errno);
-    Sent(static_cast<size_t>(n));
-    return SendResult::kDone;
-  }
   Control control;
   std::vector<int> fds(attached_.begin(), attached_.begin() + front.descriptors);
   iovec iov{buffer_.get() + head_, front.size};
@@ -270,23 +273,19 @@ Channel::SendResult Channel::SendFront(int fd) {
   return SendResult::kDone;
 }
 
-Channel::SendResult Channel::Send(int fd) {
+Channel::SendResult Channel::Send(int fd, Wait wait) {
   while (queue_count_ > 0) {
-    size_t count = 0, offset = head_;
-    for (; count < queue_count_; count++) {
-      const Message& m = queue_[(queue_first_ + count) % kMaxBatch];
-      if (m.descriptors > 0 || m.size > kBatchable) break;
-      batch_[count] = {buffer_.get() + offset, m.size};
-      offset += m.size;
+    const Message& front = queue_[queue_first_];
+    size_t size = front.size;
+    for (size_t i = 1; i < queue_count_ && front.descriptors == 0; i++) {
+      const Message& next = queue_[(queue_first_ + i) % kMaxBatch];
+      if (next.descriptors > 0 || size + next.size > kAtomicSend) break;
+      size += next.size;
     }
-    if (count <= 1) {
-      if (const SendResult result = SendFront(fd); result != SendResult::kDone) return result;
-      continue;
-    }
-    int error = 0;
-    const size_t sent = SendBatch(fd, batch_.data(), count, error);
-    if (sent > 0) Sent(sent);
-    if (error != 0) return SendFailed(error);
+    const SendResult result =
+        front.descriptors > 0 ? SendDescriptors(fd) : SendBytes(fd, size, wait);
+    wait = Wait::kNo;  // once is enough for one call
+    if (result != SendResult::kDone) return result;
   }
   return SendResult::kDone;
 }

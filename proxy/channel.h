@@ -30,9 +30,11 @@ class Channel {
   Channel& operator=(const Channel&) = delete;
 
   enum class ReadResult : uint8_t { kData, kNothing, kFull, kEof, kError };
+  // kBriefly: sleeps for what comes, or for space, as long as the socket's own timeouts allow.
+  enum class Wait : uint8_t { kNo, kBriefly };
   // One recvmsg. `exact_descriptors`: find out at which byte a descriptor sits also where the
   // system does not say (costs a second system call; for streams without frames).
-  ReadResult Read(int fd, bool exact_descriptors);
+  ReadResult Read(int fd, bool exact_descriptors, Wait wait = Wait::kNo);
   int read_errno() const { return read_errno_; }
   // True when the last Read() filled all the space it offered: more may wait.
   bool more_likely() const { return more_likely_; }
@@ -66,7 +68,7 @@ class Channel {
     kRetry,    // the system lacks something that writability does not tell: try in a millisecond
     kClosed,   // nobody reads there any more
   };
-  SendResult Send(int fd);
+  SendResult Send(int fd, Wait wait = Wait::kNo);
   int send_errno() const { return send_errno_; }
   // Throws away what is queued (the receiver is gone); returns its size.
   size_t DropQueue();
@@ -97,11 +99,12 @@ class Channel {
   static constexpr size_t kMaxQueued = 512 * 1024;
   static constexpr size_t kMaxSentKept = 8;
 
-  ReadResult Receive(int fd, size_t size, bool exact);
+  ReadResult Receive(int fd, size_t size, bool exact, Wait wait);
   ReadResult ReceiveExact(int fd, size_t size);
   size_t held_descriptors() const { return arrived_count_ + claimed_.size() + attached_.size(); }
   SendResult SendFailed(int error);
-  SendResult SendFront(int fd);
+  SendResult SendBytes(int fd, size_t size, Wait wait);
+  SendResult SendDescriptors(int fd);
   void Sent(size_t bytes);
   void Compact();
   void CloseSentNow();
@@ -116,7 +119,6 @@ class Channel {
 
   std::array<Message, kMaxBatch> queue_;  // a ring
   size_t queue_first_ = 0, queue_count_ = 0;
-  std::array<iovec, kMaxBatch> batch_;
 
   std::vector<Arrived> arrived_;
   size_t arrived_count_ = 0;

@@ -17,11 +17,11 @@ namespace tg::proxy {
 enum class DescriptorPlace : uint8_t { kLastMessage, kFirstByte };
 extern const DescriptorPlace kDescriptorPlace;
 
-// Sends each of `messages` by a send of its own, in order, with as few system calls as the system
-// allows. Returns the bytes taken in all; `error` is errno of what stopped it, 0 if nothing did.
-// `count` is at most kMaxBatch; messages are small (one piece each to the kernel).
-inline constexpr size_t kMaxBatch = 128;
-size_t SendBatch(int fd, iovec* messages, size_t count, int& error);
+// Whole messages up to this many bytes may share a send: it is taken whole or not at all, so the
+// receiver never finds a part of a header. 0: every message needs a send of its own.
+extern const size_t kAtomicSend;
+// Messages queued for sending at most.
+inline constexpr size_t kMaxBatch = 512;
 
 // Process at the other end of a Unix socket; 0 when not known. On macOS only while it lives.
 pid_t PeerPid(int fd);

@@ -17,26 +17,8 @@ namespace tg::proxy {
 
 const DescriptorPlace kDescriptorPlace = DescriptorPlace::kFirstByte;
 
-size_t SendBatch(int fd, iovec* messages, size_t count, int& error) {
-  size_t sent = 0;
-  error = 0;
-  for (size_t i = 0; i < count; i++) {
-    ssize_t n;
-    do {
-      n = ::send(fd, messages[i].iov_base, messages[i].iov_len, MSG_NOSIGNAL | MSG_DONTWAIT);
-    } while (n < 0 && errno == EINTR);
-    if (n < 0) {
-      error = errno;
-      return sent;
-    }
-    sent += static_cast<size_t>(n);
-    if (static_cast<size_t>(n) < messages[i].iov_len) {
-      error = EAGAIN;
-      return sent;
-    }
-  }
-  return sent;
-}
+// A send is taken in pieces where space is short, and TinyGPU.app hangs up on a piece of a header.
+const size_t kAtomicSend = 0;
 
 pid_t PeerPid(int fd) {
   pid_t pid = 0;

@@ -24,37 +24,9 @@ namespace tg::proxy {
 
 const DescriptorPlace kDescriptorPlace = DescriptorPlace::kLastMessage;
 
-size_t SendBatch(int fd, iovec* messages, size_t count, int& error) {
-  // One thread relays; the table is kept to spare setting it up for every batch.
-  thread_local mmsghdr headers[kMaxBatch] = {};
-  if (count > kMaxBatch) count = kMaxBatch;
-  for (size_t i = 0; i < count; i++) {
-    headers[i].msg_hdr.msg_iov = &messages[i];
-    headers[i].msg_hdr.msg_iovlen = 1;
-  }
-  size_t sent = 0;
-  error = 0;
-  for (size_t done = 0; done < count;) {
-    const int n = ::sendmmsg(fd, headers + done, static_cast<unsigned>(count - done),
-                             MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n < 0) {
-      if (errno == EINTR) continue;
-      error = errno;
-      break;
-    }
-    bool partial = false;
-    for (int i = 0; i < n; i++) {
-      sent += headers[done + i].msg_len;
-      partial = headers[done + i].msg_len < messages[done + i].iov_len;
-    }
-    if (partial) {
-      error = EAGAIN;
-      break;
-    }
-    done += static_cast<size_t>(n);
-  }
-  return sent;
-}
+// A Unix socket copies up to 32 KiB into one buffer (net/unix/af_unix.c), whole or not at all, so
+// a reader finds whole messages in it: as many as were sent at once.
+const size_t kAtomicSend = 16 * 1024;
 
 pid_t PeerPid(int fd) {
   ucred credentials{};

@@ -94,8 +94,8 @@ class Session {
   static void OnRetry(uv_timer_t* handle);
   static void OnIdle(uv_idle_t* handle);
 
-  bool PumpRequests();
-  bool PumpReplies();
+  bool PumpRequests(Channel::Wait wait = Channel::Wait::kNo);
+  bool PumpReplies(Channel::Wait wait = Channel::Wait::kNo);
   void ForwardRequests();
   void ForwardReplies();
   void HandleRequest(const wire::RequestEvent& event, uint64_t now);
@@ -105,6 +105,7 @@ class Session {
   bool FlushToServer();
   bool FlushToClient();
   void Spin();
+  void Park();
   void Settle();
   void EndOfRequests();
   void EndOfReplies();

@@ -1,12 +1,10 @@
 #include "proxy/tap.h"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
+#include "proxy/xxh3.h"
 #include "schemas/trace/trace.pb.h"
 
 namespace tg::proxy {

@@ -1,10 +1,9 @@
 #include "proxy/capture/page_scan.h"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <algorithm>
 #include <array>
+
+#include "proxy/xxh3.h"
 
 namespace tg::proxy {
 
