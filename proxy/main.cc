@@ -24,6 +24,7 @@
 #include "proxy/options.h"
 #include "proxy/proxy.h"
 #include "proxy/status.h"
+#include "proxy/verdict.h"
 #include "schemas/trace/trace.pb.h"
 #include "schemas/trace/writer.h"
 
@@ -128,6 +129,7 @@ class Run {
   uv_loop_t loop_;
   std::unique_ptr<trace::TraceWriter> writer_;
   std::unique_ptr<Capture> capture_;
+  std::unique_ptr<VerdictTeller> verdict_;
   std::unique_ptr<Launcher> launcher_;
   std::unique_ptr<Proxy> proxy_;
   std::vector<std::unique_ptr<uv_signal_t>> signals_;
@@ -276,6 +278,10 @@ int Run::Main() {
   options.connect.upstream = *upstream;
   options.connect.app = line_.app == "none" ? "" : line_.app.empty() ? DefaultApp() : line_.app;
   const wire::Address at = (*listener)->address();
+  if (line_.verdict) {
+    verdict_ = std::make_unique<VerdictTeller>(trace, log_);
+    options.client_gone = [this] { verdict_->ClientGone(); };
+  }
   proxy_ = std::make_unique<Proxy>(&loop_, options, std::move(*listener), *writer_, log_);
   WatchSignals();
   proxy_->Start();
@@ -306,6 +312,7 @@ int Run::Main() {
   log_(LogLevel::kInfo, fmt::format("{} calls, {} bytes of trace in {}; see: rpcdecode {}", calls,
                                     writer_->bytes_written(), trace, trace));
   writer_.reset();
+  if (verdict_) verdict_->TraceClosed();
   uv_loop_close(&loop_);
   return status_;
 }

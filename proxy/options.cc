@@ -52,6 +52,8 @@ void AddOptions(CLI::App& sub, CommandLine& line, Raw& raw) {
                  "machine, by forcing it to disk before each access with side effects (slow)")
       ->check(CLI::IsMember({"process", "machine"}))
       ->capture_default_str();
+  sub.add_flag("!--no-verdict", line.verdict,
+               "do not say what a session came to when its client is gone");
   sub.add_option("--protocol", raw.protocol, "frame format: auto, r1 (26 bytes) or r2 (33 bytes)")
       ->check(CLI::IsMember({"auto", "r1", "r2"}))
       ->capture_default_str();

@@ -23,6 +23,7 @@ struct CommandLine {
   std::string durability = "process";
   std::string sysmem = "rings";
   std::string app;
+  bool verdict = true;  // say what a session came to when its client is gone
   SessionOptions session;
   std::vector<std::string> command;  // kRun
   bool json = false;                 // kStatus

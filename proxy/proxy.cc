@@ -78,6 +78,10 @@ void Proxy::Note(const pb::SessionEvent& event) {
 }
 
 void Proxy::Watch() {
+  if (session_ && session_->held() && !gone_told_) {
+    gone_told_ = true;
+    if (options_.client_gone) options_.client_gone();
+  }
   const bool paused = writer_.paused();
   if (paused == trace_paused_) return;
   trace_paused_ = paused;
@@ -179,6 +183,8 @@ void Proxy::Connected(Result<UniqueFd> server) {
 
 void Proxy::Over() {
   session_.reset();
+  if (options_.client_gone && !gone_told_) options_.client_gone();
+  gone_told_ = false;
   if (stopping_) {
     Stopped();
     return;

@@ -26,6 +26,7 @@ namespace tg::proxy {
 struct ProxyOptions {
   ConnectOptions connect;
   SessionOptions session;
+  std::function<void()> client_gone;  // a client that was served is gone; may be empty
 };
 
 class Proxy {
@@ -78,6 +79,7 @@ class Proxy {
   std::deque<Client> waiting_;
   uv_timer_t* watch_ = nullptr;
   bool trace_paused_ = false;
+  bool gone_told_ = false;  // of the session whose connection is held
   bool stopping_ = false;
   std::function<void()> stopped_;
 };

@@ -13,7 +13,8 @@ constexpr uint64_t kMaxEvaluated = 1000;  // connections; one costs some millise
 
 }  // namespace
 
-Observation::Observation() : queues_(device_), shift_(device_) {
+Observation::Observation(const model::DeviceOptions& options)
+    : device_(options), queues_(device_), shift_(device_) {
   device_.AddObserver(&polls_);
   device_.AddObserver(&shift_);
 }

@@ -19,7 +19,7 @@ namespace tg::explain {
 
 class Observation {
  public:
-  Observation();
+  explicit Observation(const model::DeviceOptions& options = {});
   void Feed(const trace::Record& record);
   // No more records will come.
   void Finish();
