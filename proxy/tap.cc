@@ -86,7 +86,10 @@ uint64_t Tap::Request(const wire::RequestEvent& event, uint64_t now) {
   trace::RequestRecord record;
   record.header = event.header;
   if (event.complete()) {
-    if (event.payload_size > 0) record.payload = Whole(event.payload);
+    const bool ring = event.header.command == static_cast<uint8_t>(wire::Command::kSysmemWrite) &&
+                      policy_ != BodyPolicy::kHash;
+    if (event.payload_size > 0)
+      record.payload = Whole(event.payload, ring ? kWholeSysmem : kWholeBody);
     return writer_.Request(record, now);
   }
   record.payload.size = event.payload_size;

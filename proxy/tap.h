@@ -2,7 +2,8 @@
 //
 // What of a payload or body is kept (`--bodies`): up to 4 KiB (of replies 16) always whole, for
 // those are the registers, page-table entries, ring words and the discovery table. Of a larger one:
-//   head  size, XXH3-64, whether it is all zero, and the first 256 bytes (default)
+//   head  size, XXH3-64, whether it is all zero, and the first 256 bytes (default); SYSMEM_WRITE up
+//         to 64 KiB whole: over TCP long stretches of a ring come in one piece
 //   hash  the same without the first bytes
 //   full  everything, in packets of at most 1 MiB: what replay needs
 #pragma once
@@ -32,6 +33,8 @@ std::string_view BodyPolicyName(BodyPolicy policy);
 inline constexpr size_t kWholeBody = 4096;
 // Of replies: AMD's discovery table (0x2800 bytes, one read) must be whole, all names rest on it.
 inline constexpr size_t kWholeReply = 16 * 1024;
+// Of SYSMEM_WRITE.
+inline constexpr size_t kWholeSysmem = 64 * 1024;
 inline constexpr size_t kHeadBytes = 256;
 
 class Tap {

@@ -475,6 +475,7 @@ void Device::Impl::OnSnapshot(const pb::SysmemData& data, Stamp at) {
              ", which was never mapped in this trace");
     return;
   }
+  sysmem_.NoteCopy(at.call, data.after_call());
   ++region->snapshots;
   region->last_snapshot = at;
   const Provenance by{Origin::kSnapshot, at.call};

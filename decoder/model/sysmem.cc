@@ -72,4 +72,12 @@ void Sysmem::Clear() {
   segments_.clear();
 }
 
+void Sysmem::NoteCopy(uint64_t call, uint64_t after_call) {
+  if (after_call == 0 || after_call > call) return;
+  ++lag_.copies;
+  if (call - after_call <= lag_.most_calls) return;
+  lag_.most_calls = call - after_call;
+  lag_.call = call;
+}
+
 }  // namespace tg::model

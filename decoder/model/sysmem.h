@@ -48,6 +48,13 @@ class Sysmem {
     uint64_t contiguous = 0;  // bytes from here to the end of the range
   };
   std::optional<Place> Locate(uint64_t dma_address) const;
+  // How many calls the proxy's copies came behind what made it look.
+  struct Lag {
+    uint64_t copies = 0;  // that tell
+    uint64_t most_calls = 0;
+    uint64_t call = 0;  // at which it was that many
+  };
+  const Lag& lag() const { return lag_; }
   struct Refusal {
     Stamp at;
     uint64_t asked = 0;
@@ -60,6 +67,7 @@ class Sysmem {
   Region* FindMutable(uint32_t index);
   void SetRanges(Region& region, std::vector<DmaRange> ranges);
   void Refuse(Refusal refusal);
+  void NoteCopy(uint64_t call, uint64_t after_call);
   void Clear();
 
  private:
@@ -72,6 +80,7 @@ class Sysmem {
   };
   std::map<uint64_t, Segment> segments_;  // by first DMA address
   std::vector<Refusal> refusals_;
+  Lag lag_;
 };
 
 }  // namespace tg::model

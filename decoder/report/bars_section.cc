@@ -186,6 +186,12 @@ Json BarsSectionJson(const model::Device& device) {
   }
   out["vram_size"] = OrNull(device.vram_size());
   out["large_bar"] = OrNull(device.large_bar());
+  const model::Sysmem::Lag& lag = device.sysmem().lag();
+  out["capture"] = nullptr;
+  if (lag.copies > 0) {
+    out["capture"] = {{"copies", lag.copies}, {"most_calls_late", lag.most_calls}};
+    out["capture"]["seq"] = lag.most_calls > 0 ? Json(lag.call) : Json(nullptr);
+  }
   out["resizes"] = Json::array();
   for (const model::Bars::Resize& resize : bars.resizes()) {
     Json j;
@@ -242,6 +248,15 @@ void BarsSectionText(const Json& bars, Output& out) {
                                             : ", more than BAR 0 shows (small BAR)";
     }
     SectionRow(out, "VRAM", text);
+  }
+  if (const Json& capture = bars["capture"]; !capture.is_null()) {
+    std::string text = fmt::format("{} copies of shared memory by the proxy, ",
+                                   Thousands(capture["copies"].get<uint64_t>()));
+    const uint64_t late = capture["most_calls_late"].get<uint64_t>();
+    text += late == 0 ? std::string("each before the next call")
+                      : fmt::format("at most {} after the one that it had come to ({})",
+                                    model::Count(late, "call"), SeqText(capture["seq"]));
+    SectionRow(out, "capture", text);
   }
   for (const Json& resize : bars["resizes"]) {
     std::string text =

@@ -13,6 +13,9 @@ constexpr int kTries = 3;
 constexpr uint64_t kMaxPointer = 1ull << 56;  // larger ones are damage
 // Fallback for doorbells of unknown queues: pages read and pages stored at each.
 constexpr uint64_t kScanPages = 256, kScanChanged = 32;
+// `full`: the content that copies take from shared memory, in pieces of this size, at most so much
+// of one copy (the driver's staging buffers have 2 MiB).
+constexpr uint64_t kSourcePiece = 256 * 1024, kMaxSource = 16u << 20;
 
 }  // namespace
 
@@ -169,6 +172,7 @@ bool Collector::CaptureRing(const model::Queue& queue) {
   model::RingWalk walk(memory_, queue.format);
   walk.Visit(bytes, *queue.ring_va + from % ring, [&](const model::VisitedItem& visited) {
     if (visited.item->kind != amd::WalkItem::Kind::kPacket) return;
+    if (full_) CaptureSource(visited.item->packet);
     std::optional<uint64_t> va;
     if (const auto wait = WaitOf(visited.item->packet); wait && wait->memory) va = wait->address;
     if (const auto fence = FenceOf(visited.item->packet)) va = fence->address;
@@ -179,6 +183,20 @@ bool Collector::CaptureRing(const model::Queue& queue) {
   CaptureWords(words);
   CapturePointers(queue, word);
   return true;
+}
+
+void Collector::CaptureSource(const amd::DecodedPacket& packet) {
+  const auto copy = CopyOf(packet);
+  if (!copy) return;
+  std::vector<uint8_t> bytes;
+  const uint64_t size = std::min(copy->bytes, kMaxSource);
+  for (uint64_t done = 0; done < size;) {
+    const model::Place place = memory_.Locate(copy->src + done);
+    if (place.kind != model::Place::Kind::kSysmem || place.run == 0) return;
+    bytes.resize(std::min({size - done, place.run, kSourcePiece}));
+    if (!memory_.ReadPlace(place, bytes)) return;
+    done += bytes.size();
+  }
 }
 
 void Collector::CapturePointers(const model::Queue& queue, std::optional<uint64_t> wptr_word) {

@@ -69,6 +69,8 @@ class Collector {
   bool CaptureRing(const model::Queue& queue);
   // Where the capture of a queue begins that was not looked at yet.
   uint64_t FirstPosition(const model::Queue& queue, uint64_t to) const;
+  // What a copy packet reads from shared memory, for `full`.
+  void CaptureSource(const amd::DecodedPacket& packet);
   bool CopyRing(const model::Queue& queue, uint64_t from, std::vector<uint8_t>& bytes);
   void MaskPointers(uint32_t region, uint64_t offset, std::span<uint8_t> page) const;
   void CapturePointers(const model::Queue& queue, std::optional<uint64_t> wptr_word);

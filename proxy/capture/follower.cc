@@ -78,6 +78,7 @@ void Follower::Emit(const StoredRun& run) {
     data.set_data(run.data.data(), run.data.size());
   }
   if (run.torn) data.set_torn(true);
+  data.set_after_call(last_call_);
   hooks_.append(packet);
   bytes_stored_ += run.size;
   FeedPacket(packet, now_);

@@ -17,7 +17,9 @@ Handover::Handover(size_t bytes)
       buffer_(std::make_unique<uint8_t[]>(capacity_)) {}
 
 bool Handover::Put(const Handed& record) {
-  const size_t data_size = record.data.size() <= kHandedBytes ? record.data.size() : 0;
+  const bool sysmem = record.header.command == static_cast<uint8_t>(wire::Command::kSysmemWrite);
+  const size_t most = sysmem ? kHandedSysmem : kHandedBytes;
+  const size_t data_size = record.data.size() <= most ? record.data.size() : 0;
   const size_t size = Padded(sizeof(Header) + data_size);
   const uint64_t head = head_.load(std::memory_order_relaxed);
   const size_t at = head & (capacity_ - 1);

@@ -20,6 +20,8 @@ namespace tg::proxy {
 // Payloads and bodies are handed over up to this size; of larger ones (firmware images, zero fills)
 // the model needs no content.
 inline constexpr size_t kHandedBytes = 16 * 1024;
+// But of SYSMEM_WRITE, which over TCP is how ring bytes come.
+inline constexpr size_t kHandedSysmem = 64 * 1024;
 
 struct Handed {
   enum class Kind : uint8_t {

@@ -91,7 +91,10 @@ struct WriterOptions {
   size_t segment_size = 8u << 20;
   bool fold = true;            // Repeat packets for runs of equal calls
   uint64_t start_mono_ns = 0;  // the clock's zero: times passed in are >= this
-  uint32_t patience_ms = 20;   // how long a record waits for a segment before it is lost
+  // How long a record waits for a segment before it is lost. Making one takes milliseconds; it
+  // takes longer only where the thread that does it gets no processor, and then a short wait, once,
+  // is less harm than a hole in the trace. A disk that has failed or is full is not waited for.
+  uint32_t patience_ms = 250;
 };
 
 class TraceWriter {

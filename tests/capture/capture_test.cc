@@ -221,7 +221,12 @@ class CaptureTest : public ::testing::Test {
     trace::Record record;
     while ((*reader)->Next(record)) {
       if (record.packet && record.packet->has_loss()) losses_ += record.packet->loss().calls();
-      if (record.packet && record.packet->has_sysmem()) ++snapshots_;
+      if (record.packet && record.packet->has_sysmem()) {
+        ++snapshots_;
+        // What the capture thread had come to is told, and is never ahead of the file.
+        EXPECT_GT(record.packet->sysmem().after_call(), 0u);
+        EXPECT_LE(record.packet->sysmem().after_call(), record.call);
+      }
       if (record.packet && record.packet->has_event()) {
         const auto kind = record.packet->event().kind();
         stalls_ += kind == tinygpu::trace::SessionEvent::STALL;

@@ -144,6 +144,38 @@ TEST_F(CollectorTest, RingWordsThenPointersWriteLast) {
   EXPECT_EQ(queues_.queues()[0].wptr_memory.raw, 0x44u);
 }
 
+// --sysmem full: also what the copies read, 16 KiB from a staging buffer here.
+TEST_F(CollectorTest, FullKeepsTheSourcesOfCopies) {
+  constexpr uint32_t kStaging = 7;
+  Region(kStaging, 0x200001400000, 0x10000);
+  std::vector<uint8_t> content(0x4000);
+  for (size_t i = 0; i < content.size(); ++i) content[i] = static_cast<uint8_t>(i * 7 + i / 256);
+  Live(kStaging, 0, content);
+  const auto known = [&] {
+    model::Place place;
+    place.kind = model::Place::Kind::kSysmem;
+    place.region = kStaging;
+    std::vector<uint8_t> out(content.size());
+    return trace_.ReadPlace(place, out) && out == content;
+  };
+  Write(Submission68(1));
+  Doorbell(0x44);
+  EXPECT_FALSE(known()) << "rings alone";
+
+  Collector full(
+      queues_, [this](uint32_t r, uint64_t o, std::span<uint8_t> to) { return Copy(r, o, to); },
+      store_, true);
+  full.AddRegion(kStaging, 0x10000);
+  content[5] ^= 0xff;
+  Live(kStaging, 0, content);
+  Write(Submission68(2));
+  ++call_;
+  queues_.OnDoorbell(0x800, 0x88, 8, call_, call_ * 100);
+  full.OnDoorbell(0);
+  EXPECT_TRUE(known());
+  EXPECT_EQ(Last().content, Submission::Content::kObserved);
+}
+
 TEST_F(CollectorTest, NothingIsStoredTwice) {
   Write(Submission68(1));
   Doorbell(0x44);

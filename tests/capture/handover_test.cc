@@ -76,6 +76,20 @@ TEST(Handover, TooLargeDataIsLeftOut) {
   EXPECT_EQ(got.size, kHandedBytes + 1);
 }
 
+// Over TCP ring bytes come as SYSMEM_WRITE, at times a long stretch in one.
+TEST(Handover, SysmemWritesArriveWhole) {
+  Handover handover(1 << 20);
+  std::vector<uint8_t> data(kHandedSysmem);
+  for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<uint8_t>(i * 31);
+  Handed record = Message(1, data);
+  record.header.command = static_cast<uint8_t>(wire::Command::kSysmemWrite);
+  ASSERT_TRUE(handover.Put(record));
+  Handed got;
+  uint64_t lost = 0;
+  ASSERT_TRUE(handover.Take(got, lost));
+  EXPECT_TRUE(std::equal(got.data.begin(), got.data.end(), data.begin(), data.end()));
+}
+
 // Sizes of all kinds across the buffer's end, by two threads at once.
 TEST(Handover, TwoThreads) {
   Handover handover(1 << 16);

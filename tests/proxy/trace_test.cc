@@ -79,6 +79,25 @@ TEST(Trace, BodyPolicies) {
   }
 }
 
+// Rings and indirect buffers of a TCP client.
+TEST(Trace, SysmemWritesAreWholeUpTo64KiB) {
+  const Bytes ring = Pattern(64 * 1024), more = Pattern(64 * 1024 + 1);
+  for (const BodyPolicy policy : {BodyPolicy::kHead, BodyPolicy::kHash}) {
+    Chain chain({}, {.bodies = policy});
+    Client client(chain.proxy->address());
+    for (const Bytes& payload : {ring, more}) {
+      ASSERT_TRUE(client.Send(Request(Command::kSysmemWrite, 3, 0x100, payload.size()) + payload));
+    }
+    client.Close();
+    const Decoded trace = chain.proxy->Finish();
+    ASSERT_EQ(trace.calls.size(), 2u);
+    const bool head = policy == BodyPolicy::kHead;
+    EXPECT_EQ(trace.calls[0].payload, head ? ring : Bytes()) << BodyPolicyName(policy);
+    EXPECT_EQ(trace.calls[1].payload.size(), head ? 256u : 0u);
+    EXPECT_EQ(trace.calls[1].payload_size, more.size());
+  }
+}
+
 TEST(Trace, HashesAndZeroFlagsAreThoseOfTheBytes) {
   const Bytes big = Pattern(3 << 20), zeros(2 << 20), middle = Pattern(100000, 4);
   Chain chain;
