@@ -10,10 +10,11 @@ namespace tg::explain {
 namespace {
 
 constexpr void (*kRules[])(const Facts&, Findings&) = {
-    RuleHealthy,    RuleKilled,  RuleAllOnes,    RuleServerGone,   RulePageFault,   RuleBadPacket,
-    RuleRas,        RuleMailbox, RuleHub,        RuleSdmaStuck,    RuleComputeHang, RuleLostKick,
-    RuleSlotLeak,   RuleOverrun, RuleRefused,    RuleSecondClient, RuleUnanswered,  RuleDesync,
-    RuleBarAddress, RuleHang,    RuleIncomplete, RuleShortReply,   RuleNotStarted,  RuleShifted,
+    RuleHealthy,      RuleKilled,     RuleAllOnes,   RuleServerGone, RulePageFault,
+    RuleBadPacket,    RuleRas,        RuleMailbox,   RuleHub,        RuleSdmaStuck,
+    RuleComputeHang,  RuleLostKick,   RuleSlotLeak,  RuleOverrun,    RuleRefused,
+    RuleSecondClient, RuleUnanswered, RuleDesync,    RuleBarAddress, RuleHang,
+    RuleIncomplete,   RuleShortReply, RulePollStuck, RuleNotStarted, RuleShifted,
 };
 
 std::string Noticed(const Facts& facts) {

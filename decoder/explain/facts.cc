@@ -38,6 +38,12 @@ int Facts::HangCertainty(std::vector<Evidence>* evidence) const {
     say(last_call, fmt::format("silence for {} with work outstanding", Duration(silence_ns)));
     return 62;
   }
+  if (work_outstanding && spin_ns >= 2'000'000'000) {
+    say(reads.first.call,
+        fmt::format("the client reads one word of shared memory for {}, without a time limit",
+                    Duration(spin_ns)));
+    return whole ? 82 : 50;
+  }
   return 0;
 }
 
@@ -78,6 +84,10 @@ void Derive(Facts& facts) {
   }
   if (facts.last_time_ns > facts.last_call_ns && facts.unanswered.empty())
     facts.silence_ns = facts.last_time_ns - facts.last_call_ns;
+
+  if (facts.reads.header.command == static_cast<uint8_t>(wire::Command::kSysmemRead) &&
+      facts.reads.last.call >= facts.last_call && facts.reads.first.call >= facts.first_call)
+    facts.spin_ns = facts.reads.duration_ns();
 
   for (const QueueView& view : facts.queues) {
     if (view.unfinished()) facts.work_outstanding = true;

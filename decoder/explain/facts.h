@@ -11,6 +11,7 @@
 #include "decoder/explain/finding.h"
 #include "decoder/explain/poll_watch.h"
 #include "decoder/explain/queue_view.h"
+#include "decoder/explain/read_watch.h"
 #include "decoder/explain/shift_watch.h"
 #include "decoder/model/device.h"
 #include "decoder/model/queue_device.h"
@@ -33,12 +34,13 @@ struct Earlier {
 
 struct Facts {
   Facts(const model::Device& the_device, const model::Session& the_session,
-        const PollWatch& the_polls, const ShiftWatch& the_shift,
+        const PollWatch& the_polls, const ShiftWatch& the_shift, const ReadRun& the_reads,
         const model::DeviceQueues& the_queues, std::vector<QueueView> the_views)
       : device(the_device),
         session(the_session),
         polls(the_polls),
         shift(the_shift),
+        reads(the_reads),
         all_queues(the_queues.queues()),
         copies(the_queues.copies()),
         queues(std::move(the_views)) {}
@@ -47,6 +49,7 @@ struct Facts {
   const model::Session& session;
   const PollWatch& polls;
   const ShiftWatch& shift;
+  const ReadRun& reads;  // that the trace ends in
   const model::Queues& all_queues;
   const model::Copies& copies;
   std::vector<model::Warning> warnings;  // of the session (rules B01..T10)
@@ -84,6 +87,8 @@ struct Facts {
   model::Stamp wait_first{}, wait_last{};
   // Nothing came for that long between the newest call and the end, though no call was open.
   uint64_t silence_ns = 0;
+  // ... or nothing but reads of one word of shared memory (TCP).
+  uint64_t spin_ns = 0;
   // Submitted work that nothing retired.
   bool work_outstanding = false;
   // Some queue state is known (pointers or content) that could prove the opposite.

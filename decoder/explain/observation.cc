@@ -42,6 +42,7 @@ void Observation::Feed(const trace::Record& record) {
   if (record.kind == trace::Record::Kind::kPacket) KeepEarlier(record);
   session_.Add(record);
   device_.Feed(record);
+  reads_.Feed(record);
   KeepState();
   last_ns_ = std::max({last_ns_, record.time_ns, record.last_time_ns});
   if (record.kind != trace::Record::Kind::kPacket)
@@ -74,7 +75,7 @@ void Observation::Finish() {
 }
 
 Facts Observation::MakeFacts(const File& file) const {
-  Facts facts(device_, session_.session(), polls_, shift_, queues_,
+  Facts facts(device_, session_.session(), polls_, shift_, reads_.run(), queues_,
               kept_ ? kept_->queues : ViewQueues(device_, queues_.queues()));
   facts.wait_first = kept_ ? kept_->first_round : device_.ih().first_round();
   facts.wait_last = kept_ ? kept_->last_round : device_.ih().last_round();

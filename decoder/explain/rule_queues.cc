@@ -353,36 +353,63 @@ void RuleLostKick(const Facts& facts, Findings& out) {
   out.push_back(std::move(f));
 }
 
+namespace {
+
+bool Reads(const Facts& facts, uint64_t va) {
+  const model::Place place = facts.all_queues.memory().Locate(va);
+  const ReadRun& run = facts.reads;
+  return place.kind == model::Place::Kind::kSysmem && place.region == run.header.bar &&
+         place.offset >= run.header.arg0 && place.offset < run.header.arg0 + run.header.arg1;
+}
+
+}  // namespace
+
 void RuleSlotLeak(const Facts& facts, Findings& out) {
-  // Silence of a client that is still there: it spins on memory, without limit.
+  // A client that is still there and spins on memory, without limit: silent where it has the memory
+  // mapped, reading one word over TCP.
   if (facts.finished || facts.waiting_at_end || facts.recovered || !facts.whole) return;
-  if (facts.silence_ns < 2'000'000'000) return;
+  const uint64_t spun = std::max(facts.silence_ns, facts.spin_ns);
+  if (spun < 2'000'000'000) return;
   const QueueView* sdma = facts.FindQueue(true);
   if (!sdma || sdma->queue->submissions_total == 0) return;
+  const bool reading = facts.spin_ns >= facts.silence_ns;
+  const char* how = reading ? "reads one word" : "is silent";
   Finding f;
   f.kind = "hang";
   f.advice = Advice::kRestartProcess;
-  f.evidence.push_back(
-      {facts.last_call, fmt::format("last call, then silence for {}", Duration(facts.silence_ns))});
+  f.evidence.push_back({reading ? facts.reads.first.call : facts.last_call,
+                        fmt::format("the client {} for {}", how, Duration(spun))});
+  f.evidence.push_back({sdma->queue->last_doorbell_call, sdma->state.headline});
   const uint64_t ring = sdma->queue->ring_bytes.value_or(0);
   const uint64_t left = sdma->state.outstanding_bytes.value_or(0);
-  if (ring > 0 && left + 4096 > ring) {
+  const bool at_rptr = reading && sdma->queue->rptr_va && Reads(facts, *sdma->queue->rptr_va);
+  if (ring > 0 && (left + 4096 > ring || at_rptr)) {
     f.rule = "ring_full_spin";
     f.confidence = 88;
     f.summary =
         fmt::format("{} ring is full ({} of {} bytes): the client spins for room without limit",
                     sdma->name(), left, ring);
     f.reason = "the engine behind it is stuck; the spin hides it and has no time-out";
-  } else if (sdma->idle() && !sdma->open && sdma->queue->submissions_total >= 32) {
-    f.rule = "slot_leak";
-    f.confidence = 72;
-    f.summary = fmt::format("rings idle, client silent for {} after copies: a staging slot leaked",
-                            Duration(facts.silence_ns));
-    f.reason = "an interrupted disk copy left its slot marked for ever; the card is fine";
-    f.evidence.push_back({sdma->queue->last_doorbell_call, sdma->state.headline});
-  } else {
+    out.push_back(std::move(f));
     return;
   }
+  // The next slot in turn is one that was taken and never submitted.
+  const model::Staging& staging = facts.copies.staging();
+  const model::StagingSkip* leaked = nullptr;
+  for (const model::StagingSkip& skip : staging.left_out)
+    if (staging.last_slot && staging.slots > 0 &&
+        skip.slot == (*staging.last_slot + 1) % staging.slots)
+      leaked = &skip;
+  if (!sdma->idle() || sdma->open || !leaked) return;
+  f.rule = "slot_leak";
+  f.confidence = 88;
+  f.summary =
+      fmt::format("rings idle, client {} for {}: staging slot {} leaked and is next in turn", how,
+                  Duration(spun), leaked->slot);
+  f.evidence.push_back(
+      {leaked->call, fmt::format("slot {} was passed over, {} copies from others since",
+                                 leaked->slot, leaked->uses_since)});
+  f.reason = "an interrupted disk copy left its slot marked for ever; the card is fine";
   out.push_back(std::move(f));
 }
 
