@@ -194,6 +194,19 @@ void Channel::Drop(size_t size) {
   if (head_ == tail_) head_ = framed_ = tail_ = 0;
 }
 
+bool Channel::Insert(std::span<const uint8_t> bytes) {
+  if (queue_full()) return false;
+  if (capacity_ - tail_ < bytes.size()) Compact();
+  if (capacity_ - tail_ < bytes.size()) return false;
+  uint8_t* at = buffer_.get() + framed_;
+  std::memmove(at + bytes.size(), at, tail_ - framed_);
+  std::memcpy(at, bytes.data(), bytes.size());
+  queue_[(queue_first_ + queue_count_++) % kMaxBatch] = {static_cast<uint32_t>(bytes.size()), 0};
+  framed_ += bytes.size();
+  tail_ += bytes.size();
+  return true;
+}
+
 // `bytes` were taken by the socket: strike them off the queue.
 void Channel::Sent(size_t bytes) {
   sent_bytes_ += bytes;

@@ -61,6 +61,11 @@ class Channel {
   void Queue(size_t size);
   // Throws the first `size` bytes of unframed() away, with the descriptors claimed.
   void Drop(size_t size);
+  // Queues a message of the owner's own, before what was received and is not queued yet. False when
+  // there is no room for it now.
+  bool Insert(std::span<const uint8_t> bytes);
+  // The first `size` bytes of unframed(), to be altered.
+  std::span<uint8_t> Alter(size_t size) { return {buffer_.get() + framed_, size}; }
 
   enum class SendResult : uint8_t {
     kDone,     // nothing left in the queue

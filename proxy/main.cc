@@ -137,6 +137,7 @@ class Run {
   uint64_t drain_until_ = 0;
   int status_ = 0;
   std::string reason_;
+  std::shared_ptr<const RuleSet> rules_;
 };
 
 Result<wire::Address> Run::Upstream(const std::optional<wire::Address>& listen) {
@@ -243,6 +244,9 @@ int Run::Main() {
     log_(LogLevel::kError, error.message);
     return ExitCode(error);
   };
+  auto rules = MakeRuleSet(line_.rules);
+  if (!rules) return fail(rules.error());
+  rules_ = std::move(*rules);
   auto upstream =
       Upstream(line_.listen ? line_.listen : std::optional<wire::Address>(DefaultListen(::getenv)));
   if (!upstream) return fail(upstream.error());
@@ -265,6 +269,8 @@ int Run::Main() {
 
   ProxyOptions options;
   options.session = line_.session;
+  options.session.rules = rules_;
+  if (options.session.autopsy && rules_) options.session.autopsy->asic = rules_->asic;
   if (const auto policy = ParseSysmemPolicy(line_.sysmem)) {
     CaptureOptions capture;
     capture.policy = *policy;
@@ -285,6 +291,12 @@ int Run::Main() {
   proxy_ = std::make_unique<Proxy>(&loop_, options, std::move(*listener), *writer_, log_);
   WatchSignals();
   proxy_->Start();
+  if (rules_) log_(LogLevel::kWarn, "not a mere relay: " + Printable(DescribeRules(*rules_), 2000));
+  if (options.session.autopsy)
+    log_(LogLevel::kWarn,
+         fmt::format("--autopsy: registers will be read after a stall of {:.1f} s and when the "
+                     "client leaves; on a card in a bad state a read can hang the bus",
+                     static_cast<double>(options.session.autopsy->after_stall_ms) / 1000));
   log_(LogLevel::kInfo, fmt::format("listening on {}, server {}, trace {}", wire::FormatAddress(at),
                                     wire::FormatAddress(*upstream), trace));
   if (line_.verb == CommandLine::Verb::kRun) {

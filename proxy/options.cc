@@ -23,6 +23,8 @@ constexpr char kFooter[] =
 
 struct Raw {
   std::string listen, upstream, bodies = "head", protocol = "auto";
+  bool autopsy = false;
+  double autopsy_after = 5;
 };
 
 void AddOptions(CLI::App& sub, CommandLine& line, Raw& raw) {
@@ -60,6 +62,34 @@ void AddOptions(CLI::App& sub, CommandLine& line, Raw& raw) {
   sub.add_flag("--hold-upstream", line.session.hold_upstream,
                "keep the server's connection when the client goes: closing it unpins memory that "
                "the card may still be writing to");
+  sub.add_flag("--read-only", line.rules.read_only,
+               "refuse RESET, CFG_WRITE and RESIZE_BAR with an error text, drop posted writes")
+      ->group("Guard");
+  sub.add_option("--deny", line.rules.deny,
+                 "RULE[;RULE...]: keep such requests from the server. RULE is "
+                 "COMMANDS[:bar=N][:reg=NAME|0xLO-0xHI][:when=N|N+|N+S|N..M]; may be repeated")
+      ->allow_extra_args(false)
+      ->group("Guard");
+  sub.add_option("--inject", line.rules.inject,
+                 "RULE:ACTION: make a fault. ACTION is value=V, short=N, error=TEXT, drop, close "
+                 "or delay=MS, for example MMIO_READ:reg=IH_RB_WPTR:when=100+:value=0xffffffff; "
+                 "may be repeated")
+      ->allow_extra_args(false)
+      ->group("Faults on demand");
+  sub.add_option("--asic", line.rules.asic,
+                 "where the registers that rules name are, before the client has read the card's "
+                 "own table: " +
+                     KnownAsics())
+      ->group("Guard");
+  sub.add_flag("--autopsy", raw.autopsy,
+               "after a stall, and when the client has left, read fault, queue and scratch "
+               "registers through the client's connection. RISK: on a card in a bad state a read "
+               "can hang the bus, and on a Mac the machine")
+      ->group("Autopsy");
+  sub.add_option("--autopsy-after", raw.autopsy_after, "seconds a stall lasts before")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->capture_default_str()
+      ->group("Autopsy");
   sub.add_option("--spin-us", line.session.spin_us,
                  "poll that many microseconds before sleeping while traffic is dense; 0: never")
       ->check(CLI::Range(0, 100000))
@@ -152,6 +182,10 @@ CommandLine ParseCommandLine(int argc, const char* const* argv) {
   }
   if (raw.protocol == "r1") line.session.revision = wire::Revision::kR1;
   if (raw.protocol == "r2") line.session.revision = wire::Revision::kR2;
+  if (raw.autopsy) {
+    line.session.autopsy.emplace();
+    line.session.autopsy->after_stall_ms = static_cast<uint64_t>(raw.autopsy_after * 1000);
+  }
   line.session.bodies = *ParseBodyPolicy(raw.bodies);
   line.session.machine_durability = line.durability == "machine";
   line.session.capture_sysmem = line.sysmem != "none";

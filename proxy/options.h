@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "proxy/proxy.h"
+#include "proxy/rules/policy.h"
 #include "schemas/result.h"
 
 namespace tg::proxy {
@@ -23,8 +24,9 @@ struct CommandLine {
   std::string durability = "process";
   std::string sysmem = "rings";
   std::string app;
-  bool verdict = true;  // say what a session came to when its client is gone
-  SessionOptions session;
+  bool verdict = true;     // say what a session came to when its client is gone
+  SessionOptions session;  // without `rules`
+  RuleOptions rules;
   std::vector<std::string> command;  // kRun
   bool json = false;                 // kStatus
 };

@@ -11,6 +11,8 @@
 #include <utility>
 
 #include "proxy/capture/capture.h"
+#include "proxy/intercept.h"
+#include "proxy/session_handles.h"
 #include "schemas/trace/trace.pb.h"
 #include "schemas/wire/bytes.h"
 
@@ -58,14 +60,6 @@ bool HungUp(int fd) {
 
 }  // namespace
 
-struct Session::Handles {
-  uv_poll_t client, server;
-  uv_timer_t tick, retry;
-  uv_idle_t idle;
-  int client_mask = 0, server_mask = 0;
-  bool ticking = false;
-};
-
 Session::Session(uv_loop_t* loop, const SessionOptions& options, Peers peers,
                  trace::TraceWriter& writer, Counters& counters, LogFn log,
                  std::function<void()> over)
@@ -80,7 +74,14 @@ Session::Session(uv_loop_t* loop, const SessionOptions& options, Peers peers,
       sysmem_(std::make_shared<SysmemTable>()),
       requests_(kBuffer),
       replies_(kBuffer),
-      request_framer_(options.revision) {}
+      request_framer_(options.revision) {
+  if (!options_.rules && !options_.autopsy) return;
+  intercept_ = std::make_unique<Intercept>(
+      options_.rules,
+      Policy::Link{.app_server = peers_.server_is_unix,
+                   .r1_given = options_.revision == wire::Revision::kR1},
+      options_.autopsy, log_);
+}
 
 Session::~Session() = default;
 
@@ -93,9 +94,10 @@ void Session::Start() {
   AllowWaiting(peers_.server.get());
   uv_timer_init(loop_, &handles_->tick);
   uv_timer_init(loop_, &handles_->retry);
+  uv_timer_init(loop_, &handles_->hold);
   uv_idle_init(loop_, &handles_->idle);
   handles_->client.data = handles_->server.data = handles_->tick.data = handles_->retry.data =
-      handles_->idle.data = this;
+      handles_->hold.data = handles_->idle.data = this;
   last_request_ns_ = last_reply_ns_ = uv_hrtime();
   if (options_.capture) {
     options_.capture->OnConnect(peers_.server_is_unix ? sysmem_ : nullptr, last_request_ns_);
@@ -251,6 +253,7 @@ void Session::ForwardRequests() {
       requests_.Drop(requests_.unframed().size());
       return;
     }
+    if (intercept_ && BlocksRequests()) break;
     if (requests_.queue_full() && !FlushToServer()) return;
     if (server_closed_) continue;
     if (!reply_framer_.raw() && !client_eof_ && pairing_.size() >= wire::kMaxPending) break;
@@ -260,6 +263,7 @@ void Session::ForwardRequests() {
     HandleRequest(event, last_request_ns_);
   }
   FlushToServer();
+  if (intercept_ && !intercept_->made.empty()) ForwardReplies();
 }
 
 void Session::HandleRequest(const wire::RequestEvent& event, uint64_t now) {
@@ -274,7 +278,11 @@ void Session::HandleRequest(const wire::RequestEvent& event, uint64_t now) {
       return;
     case wire::RequestEvent::Kind::kRequest: {
       if (!revision_noted_) NoteRevision();
-      const uint64_t call = tap_.Request(event, now);
+      uint64_t call = 0;
+      if (!intercept_)
+        call = tap_.Request(event, now);
+      else if (!InterceptRequest(event, now, call))
+        return;  // not passed on
       if (options_.capture) options_.capture->OnRequest(event, call, now);
       counters_.by_command[event.header.command]++;
       alerts_.Request(event.header);
@@ -286,9 +294,11 @@ void Session::HandleRequest(const wire::RequestEvent& event, uint64_t now) {
       break;
     }
     case wire::RequestEvent::Kind::kPayloadChunk:
+      if (intercept_ && InterceptRest(event, count, now)) return;
       tap_.Request(event, now);
       break;
     case wire::RequestEvent::Kind::kRaw:
+      if (intercept_ && InterceptRest(event, count, now)) return;
       if (event.raw_starts) {
         alerts_.UnknownCommand(event.header.command);
         pb::SessionEvent raw;
@@ -317,6 +327,7 @@ bool Session::FlushToServer() {
     return true;
   }
   if (retrying_) return false;
+  if (intercept_ && intercept_->holding) return false;
   if (sync_needed_) {
     sync_needed_ = false;
     if (const auto synced = tap_.writer().Sync(); !synced && !std::exchange(sync_failed_, true))
@@ -377,6 +388,7 @@ void Session::ForwardReplies() {
   const bool was_stalled = pairing_.size() >= wire::kMaxPending;
   for (;;) {
     if (replies_.queue_full() && !FlushToClient()) return;
+    if (intercept_ && !AnswerMade()) break;
     // What was asked before the unknown command is still answered in frames.
     if (request_framer_.raw() && pairing_.empty() && !reply_framer_.raw())
       reply_framer_.GoRaw(wire::RawReason::kUnknownCommand);
@@ -387,6 +399,7 @@ void Session::ForwardReplies() {
     HandleReply(event, last_reply_ns_);
   }
   FlushToClient();
+  if (intercept_) AutopsyGoesOn();
   if (was_stalled) ForwardRequests();
 }
 
@@ -418,6 +431,7 @@ void Session::HandleReply(const wire::ReplyEvent& event, uint64_t now) {
     replies_.Queue(event.bytes.size());
     return;
   }
+  if (intercept_ && InterceptReply(event, count, truncated, now)) return;
   tap_.Reply(event, count, truncated, now);
   if (options_.capture) options_.capture->OnReply(event, now);
   alerts_.Reply(event, count);
@@ -583,6 +597,15 @@ void Session::EndOfRequests() {
     requests_.Drop(rest.size());
   }
   tap_.TruncatedPayload(now);
+  if (intercept_ && AutopsyBegins("after the client has left", 0)) {
+    end_waits_ = true;
+    return;
+  }
+  PassOnEndOfRequests();
+}
+
+void Session::PassOnEndOfRequests() {
+  end_waits_ = false;
   if (options_.hold_upstream && !server_eof_ && !server_closed_) {
     held_ = true;
     log_(LogLevel::kInfo,
@@ -607,14 +630,22 @@ void Session::EndOfReplies() {
 
 void Session::Settle() {
   if (finishing_) return;
-  if (client_eof_ && !requests_ended_ && (requests_.queue_empty() || server_closed_))
+  if (intercept_ && !intercept_->close_reason.empty() && !intercept_->holding) {
+    FlushToServer();
+    return Close(intercept_->close_reason);
+  }
+  if (client_eof_ && !requests_ended_ && (requests_.queue_empty() || server_closed_) &&
+      !(intercept_ && intercept_->BlocksRequests()))
     EndOfRequests();
   if (server_eof_ && !replies_ended_) {
     const auto rest = replies_.unframed();
     if (!rest.empty() || reply_framer_.in_body()) {
       const uint64_t now = uv_hrtime();
       tap_.TruncatedReply(now);
-      if (!rest.empty()) {
+      if (intercept_ && OwnQuestionIsNext()) {
+        replies_.ClaimDescriptors(rest.size(), true);
+        replies_.Drop(rest.size());
+      } else if (!rest.empty()) {
         const auto fds = replies_.ClaimDescriptors(rest.size(), true);
         tap_.Raw(true, rest, static_cast<uint32_t>(fds.size()), "server closed inside a reply",
                  now);
@@ -629,13 +660,13 @@ void Session::Settle() {
     }
     if (replies_.queue_empty() && replies_.unframed().empty()) EndOfReplies();
   }
-  const bool all_said = (requests_ended_ || server_closed_) && !held_;
+  const bool all_said = (requests_ended_ || server_closed_) && !held_ && !end_waits_;
   if (server_eof_ && replies_ended_ && client_eof_) return Finish();
   if (held_ && server_eof_ && replies_ended_) return Finish();
   if (all_said && client_eof_ && server_eof_ && client_closed_) return Finish();
   const bool needs_tick = client_eof_ || server_eof_ || server_closed_ ||
                           !requests_.unframed().empty() || reply_framer_.in_body() ||
-                          !replies_.unframed().empty();
+                          !replies_.unframed().empty() || intercept_;
   if (needs_tick && !handles_->ticking) {
     handles_->ticking = true;
     uv_timer_start(&handles_->tick, OnTick, kTickMs, kTickMs);
@@ -650,7 +681,9 @@ void Session::OnTick(uv_timer_t* handle) {
 void Session::Tick() {
   if (finishing_) return;
   const uint64_t now = uv_hrtime();
-  bool needed = client_eof_ || server_eof_ || server_closed_;
+  bool needed = client_eof_ || server_eof_ || server_closed_ || intercept_;
+  if (intercept_) AutopsyTick(now);
+  if (finishing_) return;
   if (const auto rest = requests_.unframed(); !rest.empty() && !client_eof_) {
     needed = true;
     if (now - last_request_ns_ >= kSilence && requests_.queue_empty() &&
@@ -673,7 +706,7 @@ void Session::Tick() {
   }
   const uint64_t quiet = now - std::max(last_request_ns_, last_reply_ns_);
   // One side is gone for good: the other one gets a while to close by itself.
-  if (client_eof_ && !held_ && requests_ended_ && !server_eof_) {
+  if (client_eof_ && !held_ && !end_waits_ && requests_ended_ && !server_eof_) {
     const bool gone = ClientGone();
     const bool due = !pairing_.empty() || !replies_.queue_empty();
     if ((gone && quiet >= kLinger) || (!peers_.client_is_unix && quiet >= kTcpLinger) ||
@@ -696,7 +729,9 @@ void Session::UpdatePolls() {
   if (MayReadClient()) client |= UV_READABLE;
   if (!replies_.queue_empty() && !client_closed_ && !retrying_) client |= UV_WRITABLE;
   if (MayReadServer()) server |= UV_READABLE;
-  if (!requests_.queue_empty() && !server_closed_ && !retrying_) server |= UV_WRITABLE;
+  if (!requests_.queue_empty() && !server_closed_ && !retrying_ &&
+      !(intercept_ && intercept_->holding))
+    server |= UV_WRITABLE;
   const auto update = [](uv_poll_t* handle, int& mask, int wanted) {
     if (mask == wanted) return;
     mask = wanted;
@@ -772,6 +807,7 @@ void Session::Finish() {
     uv_poll_stop(&handles_->server);
     uv_timer_stop(&handles_->tick);
     uv_timer_stop(&handles_->retry);
+    uv_timer_stop(&handles_->hold);
     uv_idle_stop(&handles_->idle);
     const uint64_t now = uv_hrtime();
     tap_.TruncatedReply(now);
@@ -786,14 +822,19 @@ void Session::Finish() {
   event.set_connection(peers_.number);
   event.set_closed_first(closed_first_);
   event.set_text(end_text_.empty() ? closed_first_ + " closed" : end_text_);
-  event.set_unanswered(pairing_.size());
+  uint64_t unanswered = pairing_.size();
+  if (intercept_) {
+    intercept_->lines.Tick(uv_hrtime(), true);
+    if (intercept_->autopsy) unanswered -= std::min(unanswered, intercept_->autopsy->unanswered());
+  }
+  event.set_unanswered(unanswered);
   event.set_undelivered_to_server(undelivered_to_server_);
   event.set_undelivered_to_client(undelivered_to_client_);
   event.set_revision(static_cast<uint32_t>(request_framer_.revision()));
   tap_.Event(event, uv_hrtime());
   log_(LogLevel::kInfo,
        fmt::format("client {} done: {}; {} bytes to server, {} to client, unanswered={} errors={}",
-                   peers_.number, event.text(), requests_.sent(), replies_.sent(), pairing_.size(),
+                   peers_.number, event.text(), requests_.sent(), replies_.sent(), unanswered,
                    alerts_.errors()));
   CloseHandles();
 }
@@ -808,11 +849,12 @@ void Session::CloseHandles() {
     self->peers_.server.reset();
     if (self->over_) self->over_();
   };
-  handles_open_ = 5;
+  handles_open_ = 6;
   uv_close(reinterpret_cast<uv_handle_t*>(&handles_->client), closed);
   uv_close(reinterpret_cast<uv_handle_t*>(&handles_->server), closed);
   uv_close(reinterpret_cast<uv_handle_t*>(&handles_->tick), closed);
   uv_close(reinterpret_cast<uv_handle_t*>(&handles_->retry), closed);
+  uv_close(reinterpret_cast<uv_handle_t*>(&handles_->hold), closed);
   uv_close(reinterpret_cast<uv_handle_t*>(&handles_->idle), closed);
 }
 

@@ -21,10 +21,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "proxy/alerts.h"
+#include "proxy/autopsy.h"
 #include "proxy/channel.h"
 #include "proxy/log.h"
 #include "proxy/socket.h"
@@ -35,7 +37,9 @@
 
 namespace tg::proxy {
 
-class Capture;  // proxy/capture/capture.h
+class Capture;     // proxy/capture/capture.h
+struct RuleSet;    // proxy/rules/policy.h
+struct Intercept;  // proxy/intercept.h
 
 struct SessionOptions {
   wire::Revision revision = wire::Revision::kUndecided;  // --protocol
@@ -45,6 +49,8 @@ struct SessionOptions {
   bool hold_upstream = false;       // keep the server's connection when the client goes
   bool capture_sysmem = true;       // snapshot small regions at the end and on request
   Capture* capture = nullptr;       // does that and more, instead; outlives the session
+  std::shared_ptr<const RuleSet> rules = {};   // --read-only, --deny, --inject; null: none
+  std::optional<AutopsyOptions> autopsy = {};  // --autopsy
 };
 
 // Totals over all connections, for the End packet.
@@ -93,6 +99,7 @@ class Session {
   static void OnTick(uv_timer_t* handle);
   static void OnRetry(uv_timer_t* handle);
   static void OnIdle(uv_idle_t* handle);
+  static void OnHold(uv_timer_t* handle);
 
   bool PumpRequests(Channel::Wait wait = Channel::Wait::kNo);
   bool PumpReplies(Channel::Wait wait = Channel::Wait::kNo);
@@ -120,6 +127,22 @@ class Session {
   bool MayReadServer() const;
   void Poison(std::string_view text);
 
+  // Guard, injection and autopsy: session_intercept.cc. None of it without `intercept_`.
+  bool BlocksRequests() const;
+  bool OwnQuestionIsNext() const;
+  bool InterceptRequest(const wire::RequestEvent& event, uint64_t now, uint64_t& call);
+  bool InterceptRest(const wire::RequestEvent& event, uint32_t descriptors, uint64_t now);
+  bool InterceptReply(const wire::ReplyEvent& event, uint32_t descriptors, bool truncated,
+                      uint64_t now);
+  void QueueChanged(const wire::ReplyEvent& event, uint32_t descriptors, bool truncated,
+                    uint64_t now);
+  void Hold(uint64_t ms);
+  bool AnswerMade();
+  bool AutopsyBegins(std::string reason, uint64_t stalled_since);
+  void AutopsyGoesOn();
+  void AutopsyTick(uint64_t now);
+  void PassOnEndOfRequests();
+
   uv_loop_t* const loop_;
   const SessionOptions options_;
   Peers peers_;
@@ -135,7 +158,9 @@ class Session {
   wire::RequestFramer request_framer_;
   wire::ReplyFramer reply_framer_;
   wire::Pairing pairing_;
-  std::vector<uint8_t> addresses_;  // body of a MAP_SYSMEM reply so far
+  std::vector<uint8_t> addresses_;        // body of a MAP_SYSMEM reply so far
+  std::unique_ptr<Intercept> intercept_;  // null: a mere relay
+  bool end_waits_ = false;                // for the autopsy
 
   bool client_eof_ = false, server_eof_ = false;         // nothing more to read there
   bool server_closed_ = false, client_closed_ = false;   // nothing more can be sent there

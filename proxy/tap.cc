@@ -78,13 +78,15 @@ trace::BodyRecord Tap::Whole(std::span<const uint8_t> bytes, size_t small) {
   return record;
 }
 
-uint64_t Tap::Request(const wire::RequestEvent& event, uint64_t now) {
+uint64_t Tap::Request(const wire::RequestEvent& event, uint64_t now, const Marks& marks) {
   if (event.kind == wire::RequestEvent::Kind::kPayloadChunk) {
     Continue(*payload_, event.payload, now);
     return payload_->call;
   }
   trace::RequestRecord record;
   record.header = event.header;
+  record.refused = marks.refused;
+  record.injected = marks.injected;
   if (event.complete()) {
     const bool ring = event.header.command == static_cast<uint8_t>(wire::Command::kSysmemWrite) &&
                       policy_ != BodyPolicy::kHash;
@@ -178,7 +180,7 @@ void Tap::Finish(Stream& stream, uint64_t now) {
 }
 
 void Tap::Reply(const wire::ReplyEvent& event, uint32_t descriptors, bool control_truncated,
-                uint64_t now) {
+                uint64_t now, std::string_view injected) {
   if (event.kind == wire::ReplyEvent::Kind::kBodyChunk) {
     if (!pending_.active) {
       Continue(*body_, event.body, now);
@@ -195,6 +197,7 @@ void Tap::Reply(const wire::ReplyEvent& event, uint32_t descriptors, bool contro
   record.reply = event.reply;
   record.descriptors = descriptors;
   record.control_truncated = control_truncated;
+  record.injected = injected;
   if (event.complete()) {
     if (event.body_size > 0) record.body = Whole(event.body, kWholeReply);
     writer_.Reply(record, now);
@@ -203,6 +206,8 @@ void Tap::Reply(const wire::ReplyEvent& event, uint32_t descriptors, bool contro
   // Small ones wait until they are whole, of large ones the head is waited for.
   record.body.size = event.body_size;
   pending_.active = true;
+  pending_.injected = injected;
+  record.injected = pending_.injected;
   pending_.record = record;
   pending_.time = now;
   pending_.wanted = event.body_size <= kWholeReply ? event.body_size

@@ -42,8 +42,16 @@ class Tap {
   Tap(trace::TraceWriter& writer, BodyPolicy policy);
   ~Tap();
 
+  // What the proxy did to a request, see trace.proto; empty: nothing.
+  struct Marks {
+    std::string_view refused = {};
+    std::string_view injected = {};
+  };
   // kRequest and kPayloadChunk events. Returns the call's number.
-  uint64_t Request(const wire::RequestEvent& event, uint64_t now);
+  uint64_t Request(const wire::RequestEvent& event, uint64_t now) {
+    return Request(event, now, Marks());
+  }
+  uint64_t Request(const wire::RequestEvent& event, uint64_t now, const Marks& marks);
   // The client went away inside a message: what came of it was not forwarded. `bytes` is as much as
   // is left of it, from its header on (fewer bytes than a header are recorded as raw ones).
   void TruncatedRequest(std::span<const uint8_t> bytes, wire::Revision revision, uint64_t now);
@@ -52,7 +60,7 @@ class Tap {
 
   // kReply and kBodyChunk events.
   void Reply(const wire::ReplyEvent& event, uint32_t descriptors, bool control_truncated,
-             uint64_t now);
+             uint64_t now, std::string_view injected = {});
   // No more of the current reply will come.
   void TruncatedReply(uint64_t now);
 
@@ -84,6 +92,7 @@ class Tap {
   struct PendingReply {
     bool active = false;
     trace::ReplyRecord record;
+    std::string injected;
     std::vector<uint8_t> bytes;
     size_t wanted = 0;
     uint64_t time = 0;

@@ -94,7 +94,8 @@ class Capture::Impl {
             .bytes_stored = bytes_.load(std::memory_order_relaxed),
             .torn = torn_.load(std::memory_order_relaxed),
             .dropped_calls = dropped_.load(std::memory_order_relaxed),
-            .stalls = stalls_.load(std::memory_order_relaxed)};
+            .stalls = stalls_.load(std::memory_order_relaxed),
+            .stalled_since = stalled_since_.load(std::memory_order_relaxed)};
   }
 
  private:
@@ -123,7 +124,8 @@ class Capture::Impl {
   uint64_t last_message_ = 0;
   CaptureCounters done_;  // of followers that are gone
 
-  std::atomic<uint64_t> doorbells_{0}, bytes_{0}, torn_{0}, dropped_{0}, stalls_{0};
+  std::atomic<uint64_t> doorbells_{0}, bytes_{0}, torn_{0}, dropped_{0}, stalls_{0},
+      stalled_since_{0};
   std::thread thread_;  // last: it uses all of the above
 };
 
@@ -132,6 +134,7 @@ void Capture::Impl::Count() {
   bytes_ = done_.bytes_stored + (follower_ ? follower_->bytes_stored() : 0);
   torn_ = done_.torn + (follower_ ? follower_->torn() : 0);
   stalls_ = done_.stalls + (follower_ ? follower_->stalls() : 0);
+  stalled_since_ = follower_ ? follower_->stalled_since() : 0;
 }
 
 void Capture::Impl::CloseFollower(uint64_t now) {

@@ -59,6 +59,7 @@ struct CaptureCounters {
   uint64_t torn = 0;           // copies that changed under the reader for good
   uint64_t dropped_calls = 0;  // not seen because the thread lagged
   uint64_t stalls = 0;
+  uint64_t stalled_since = 0;  // ns on the clock of the calls' `now`; 0: no stall now
 };
 
 class Capture {

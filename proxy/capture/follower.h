@@ -47,6 +47,7 @@ class Follower : public model::Observer {
   uint64_t bytes_stored() const { return bytes_stored_; }
   uint64_t torn() const { return collector_.torn(); }
   uint64_t stalls() const { return stalls_; }
+  uint64_t stalled_since() const { return watch_.stalled_since(); }  // 0: no stall now
   // Every queue that has work outstanding, in one line; all queues when none has.
   std::string StateLine() const;
 

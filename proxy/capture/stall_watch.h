@@ -56,6 +56,7 @@ class StallWatch {
   void OnLook(uint64_t now, bool outstanding);
 
   bool stalled() const { return stalled_; }
+  uint64_t stalled_since() const { return stalled_ ? since_ : 0; }
   uint64_t last_doorbell_ns() const { return last_doorbell_; }
 
  private:

@@ -65,7 +65,7 @@ Result<std::shared_ptr<const RuleSet>> MakeRuleSet(const RuleOptions& options) {
           return Fail(Error::Code::kUsage,
                       "'" + rule.text + "': " + options.asic + " has no register of that name");
   }
-  if (rules->empty()) return std::shared_ptr<const RuleSet>();
+  if (rules->empty() && !rules->asic) return std::shared_ptr<const RuleSet>();
   return std::shared_ptr<const RuleSet>(std::move(rules));
 }
 
