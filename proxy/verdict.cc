@@ -121,6 +121,11 @@ class VerdictTeller::Impl {
     log_(level,
          fmt::format("verdict: {}: {} ({} confidence)", Printable(verdict.kind),
                      Printable(verdict.summary), explain::ConfidenceWord(verdict.confidence)));
+    if (session.injected + session.guarded > 0)
+      log_(level,
+           fmt::format("not the device alone: this proxy altered or kept {} messages, as its "
+                       "options say",
+                       session.injected + session.guarded));
     if (const std::string advice = explain::AdviceText(verdict); !advice.empty())
       log_(level, "advice: " + Printable(advice, 1000));
     log_(level, "more: rpcdecode " + Quoted(trace_));

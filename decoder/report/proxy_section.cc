@@ -58,7 +58,9 @@ void ProxyText(const Json& proxy, Output& out) {
     if (count > 1)
       line += fmt::format(", {} times up to record {}", model::Thousands(count),
                           e["last_seq"].get<uint64_t>());
-    line += ": " + SectionText(e["text"]);
+    std::string text = SectionText(e["text"]);
+    if (text.starts_with("autopsy: ")) text.erase(0, 9);
+    line += ": " + text;
     if (!e["detail"].is_null()) line += "; " + SectionText(e["detail"]);
     if (!e["answered"].is_null() && e["answered"].get<uint64_t>() == 0) line += "; not answered";
     out.Line(line);
