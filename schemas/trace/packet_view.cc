@@ -4,6 +4,7 @@
 #include <array>
 
 #include "schemas/trace/crc32c.h"
+#include "schemas/trace/encode.h"
 #include "schemas/trace/fold.h"
 #include "schemas/trace/ops.h"
 #include "schemas/trace/wire_format.h"
@@ -32,19 +33,22 @@ std::string_view Text(Bytes b) {
   return {reinterpret_cast<const char*>(b.data()), b.size()};
 }
 
-// The checksum of `bytes` with the bytes in `holes` (parts of it, in order) read as zero.
-uint32_t SumWithHoles(Bytes bytes, std::span<const Bytes> holes) {
-  static constexpr std::array<uint8_t, 64> kZero = {};
+constexpr std::array<uint8_t, kRepeatStateSize> kZero = {};
+
+// A part of a packet that changes after its checksum was made, and what it held then.
+struct Hole {
+  Bytes bytes;
+  const uint8_t* before;
+};
+
+// The checksum of `bytes` as they were before the `holes` in them (in order) changed.
+uint32_t SumWithHoles(Bytes bytes, std::span<const Hole> holes) {
   uint32_t crc = 0;
   const uint8_t* p = bytes.data();
-  for (const Bytes& hole : holes) {
-    crc = Crc32c({p, hole.data()}, crc);
-    for (size_t left = hole.size(); left > 0;) {
-      const size_t n = std::min(left, kZero.size());
-      crc = Crc32c({kZero.data(), n}, crc);
-      left -= n;
-    }
-    p = hole.data() + hole.size();
+  for (const Hole& hole : holes) {
+    crc = Crc32c({p, hole.bytes.data()}, crc);
+    crc = Crc32c({hole.before, hole.bytes.size()}, crc);
+    p = hole.bytes.data() + hole.bytes.size();
   }
   return Crc32c({p, bytes.data() + bytes.size()}, crc);
 }
@@ -59,16 +63,19 @@ bool RepeatSumHolds(Bytes summed, Bytes repeat, uint32_t crc) {
   if (!sound || states[0].size() != kRepeatStateSize || states[1].size() != kRepeatStateSize)
     return false;
   if (states[1].data() < states[0].data()) std::swap(states[0], states[1]);
-  return SumWithHoles(summed, states) == crc;
+  const std::array<Hole, 2> holes = {{{states[0], kZero.data()}, {states[1], kZero.data()}}};
+  return SumWithHoles(summed, holes) == crc;
 }
 
 bool PendingSumHolds(Bytes summed, const PacketView& view, uint32_t crc) {
   const OpShape* shape = FindOp(view.op);
   const Bytes data = shape == nullptr ? Bytes() : shape->size == 4 ? view.data32 : view.data64;
   if (shape == nullptr || !shape->read || data.empty() || view.latency_slot.empty()) return false;
-  std::array<Bytes, 2> slots = {data, view.latency_slot};
-  if (slots[1].data() < slots[0].data()) std::swap(slots[0], slots[1]);
-  return SumWithHoles(summed, slots) == crc;
+  uint8_t latency[2];
+  PutLatencySlot(latency, 0);
+  std::array<Hole, 2> holes = {{{data, kZero.data()}, {view.latency_slot, latency}}};
+  if (holes[1].bytes.data() < holes[0].bytes.data()) std::swap(holes[0], holes[1]);
+  return SumWithHoles(summed, holes) == crc;
 }
 
 bool ParseBody(Bytes message, BodyView& body) {

@@ -189,6 +189,9 @@ TEST_F(App, SysmemComesWithADescriptorAndItsAddressTable) {
   data[0x300000] = 0x5a;
   const uint64_t second = LoadLe<uint64_t>(data + 16);
   EXPECT_EQ(*rig.gpu->host().At(second + 0x100000).data, 0x5a);
+  // A round trip orders this look before what the server does when the client is gone.
+  client().Send(kCfgRead, 0, 0, 4);
+  EXPECT_EQ(client().Reply().status, 0);
   munmap(data, 5 << 20);
   close(fd);
   served->Join();

@@ -330,5 +330,38 @@ TEST(NotATrace, DamagedHeaderIsForgivenWhenPacketsFollow) {
   EXPECT_EQ(result.lines, std::vector<std::string>(whole.lines.begin() + 1, whole.lines.end()));
 }
 
+// A kill between the stores of an answer in place (body, latency, checksum): the request, which was
+// acknowledged before, must be there all the same.
+TEST_F(Damage, KilledBetweenTheStoresOfAnAnswer) {
+  for (const uint64_t size : {4, 8}) {
+    TestTrace t;
+    ASSERT_TRUE(t.writer);
+    const uint64_t call = t.Request(MmioRead(2, 0x800, size));
+    const std::vector<uint8_t> asked = t.Bytes();
+    t.now += 45'600;
+    std::vector<uint8_t> body(size, 0xa5);
+    t.Reply(call, {0, size, 0}, body);
+    const std::vector<uint8_t> answered = t.Bytes();
+    ASSERT_EQ(asked.size(), answered.size());
+    std::vector<size_t> changed;
+    for (size_t i = 0; i < asked.size(); i++)
+      if (asked[i] != answered[i]) changed.push_back(i);
+    // The body, two bytes of latency (the first may stay as it was), four of checksum.
+    ASSERT_GE(changed.size(), size + 1 + 3);
+    const auto slots = static_cast<size_t>(std::count_if(
+        changed.begin(), changed.end(), [&](size_t i) { return i < changed.front() + size + 3; }));
+    std::vector<uint8_t> torn = asked;
+    for (size_t stores = 0; stores < slots; stores++) {
+      torn[changed[stores]] = answered[changed[stores]];
+      const ReadResult result = ReadAll(torn);
+      EXPECT_TRUE(result.skipped.empty()) << stores;
+      EXPECT_EQ(result.calls, 1u) << stores;
+      EXPECT_EQ(result.end, EndState::kNotClosed) << stores;
+      EXPECT_THAT(result.lines.back(), ::testing::HasSubstr("MMIO_READ")) << stores;
+    }
+    EXPECT_THAT(ReadAll(answered).lines.back(), ::testing::HasSubstr("-> 0"));
+  }
+}
+
 }  // namespace
 }  // namespace tg::trace
