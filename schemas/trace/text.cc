@@ -83,6 +83,7 @@ void MakeUtf8(Message& message) {
   for (const FieldDescriptor* field : fields) {
     const bool text = field->type() == FieldDescriptor::TYPE_STRING;
     if (!text && field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) continue;
+    if (field->is_map()) continue;  // the format's only map has numbers on both sides
     const int count = field->is_repeated() ? reflection.FieldSize(message, field) : 1;
     for (int i = 0; i < count; i++) {
       if (!text) {
