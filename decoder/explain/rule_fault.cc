@@ -111,7 +111,9 @@ void RuleRas(const Facts& facts, Findings& out) {
   const model::RegisterState* reg = nullptr;
   for (const model::RegisterState& r : facts.device.registers().all())
     if (r.role == model::Role::kDoorbellInt && r.reads > 0) reg = &r;
-  if (!reg || !reg->hit || reg->last_read.value == UINT32_MAX) return;
+  if (!reg || !reg->hit || reg->last_read.value == UINT32_MAX ||
+      reg->last_read.at.call < facts.first_call)
+    return;
   const uint64_t value = reg->last_read.value;
   const bool controller = amd::GetField(*reg->hit.reg, "ras_cntlr_interrupt_status", value) == 1u;
   const bool athub =

@@ -8,7 +8,7 @@ namespace {
 
 bool AnythingWrong(const Facts& facts) {
   return facts.HangCertainty() > 0 || facts.polls.open() || facts.session.unreliable_from > 0 ||
-         facts.server_closed_first || !facts.unanswered.empty() ||
+         (facts.server_closed_first && !facts.finished) || !facts.unanswered.empty() ||
          (!facts.refusals.empty() && !facts.finished) ||
          facts.session.link.state() == model::LinkState::kAllOnes ||
          facts.session.link.state() == model::LinkState::kDeviceGone;

@@ -57,7 +57,8 @@ void RuleHub(const Facts& facts, Findings& out) {
     return;
   }
   // A loop that ran out earlier and was survived is no longer the cause; the newest one may be.
-  if (!facts.polls.failed().empty() && !facts.finished)
+  if (!facts.polls.failed().empty() && !facts.finished &&
+      facts.polls.failed().back().first.call >= facts.first_call)
     Add(facts, facts.polls.failed().back(), false, out);
 }
 

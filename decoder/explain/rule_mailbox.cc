@@ -11,7 +11,8 @@ constexpr uint64_t kLimit = 9'000'000'000;
 
 void SmuFinding(const Facts& facts, Findings& out) {
   const model::SmuExchange* last = facts.device.smu().exchanges().newest();
-  if (!last || last->response == 1u || last->polls == 0) return;
+  if (!last || last->response == 1u || last->polls == 0 || last->sent.call < facts.first_call)
+    return;
   const uint64_t waited = last->last_poll.time_ns - last->sent.time_ns;
   // SetSoftMinByFreq may go unanswered for 20 ms, the liveness check for 100 ms: the driver goes
   // on.
@@ -40,7 +41,7 @@ void SmuFinding(const Facts& facts, Findings& out) {
 
 void PspFinding(const Facts& facts, Findings& out) {
   const model::PspExchange* last = facts.device.psp().exchanges().newest();
-  if (!last) return;
+  if (!last || last->sent.call < facts.first_call) return;
   Finding f;
   f.kind = "hang";
   f.advice = Advice::kAmReset;

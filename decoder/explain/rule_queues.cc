@@ -415,7 +415,7 @@ void RuleSlotLeak(const Facts& facts, Findings& out) {
 
 void RuleOverrun(const Facts& facts, Findings& out) {
   for (const model::QueueWarning& w : facts.all_queues.warnings()) {
-    if (w.rule != "ring-overrun") continue;
+    if (w.rule != "ring-overrun" || w.call < facts.first_call) continue;
     Finding f;
     f.rule = "ring_overrun";
     f.kind = "hang";

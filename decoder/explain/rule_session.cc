@@ -185,7 +185,7 @@ void RuleShifted(const Facts& facts, Findings& out) {
 
 void RuleBarAddress(const Facts& facts, Findings& out) {
   for (const model::Warning& w : facts.warnings) {
-    if (w.rule != "B06") continue;
+    if (w.rule != "B06" || w.call < facts.first_call) continue;
     Finding f;
     f.rule = "bar_address";
     f.kind = "hang";

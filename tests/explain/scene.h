@@ -22,6 +22,8 @@ class Scene : public model::Feeder {
   static constexpr uint64_t kSignals = 0x150000000, kTimeline = kSignals + 0x3ff0;
   static constexpr uint64_t kStaging = 0x160000000, kVram = 0x170000000;
 
+  uint32_t sdma_engine = 0;  // which one the driver uses
+
   Observation seen;
   Observation::File file;
 
@@ -41,7 +43,7 @@ class Scene : public model::Feeder {
 
   // ---- the driver's steps ----
   void Open() {
-    Connect();
+    if (!skip_connect_) Connect();
     Request(wire::Command::kResizeBar, 0, 0);
     Reply(0);
     MapBar(0, 256u << 20);
@@ -90,10 +92,10 @@ class Scene : public model::Feeder {
              {"RB_RPTR_ADDR_HI", Hi(kSdmaPage)},
              {"RB_WPTR_POLL_ADDR_LO", Lo(kSdmaPage + 0x38)},
              {"RB_WPTR_POLL_ADDR_HI", Hi(kSdmaPage)},
-             {"DOORBELL_OFFSET", 512u << 2},
+             {"DOORBELL_OFFSET", SdmaDoorbellIndex() << 2},
              {"DOORBELL", 1u << 28},
              {"RB_CNTL", 1u | 22u << 1}})
-      W("regSDMA0_QUEUE0_" + name, value);
+      W(SdmaRegister(name), value);
     Region(4, 0x4000, {{kSignals, 0x4000}});
     Region(5, 2u << 20, {{kStaging, 2u << 20}});
     Timeline(0);
@@ -105,8 +107,13 @@ class Scene : public model::Feeder {
         Dwords({0xd0000008, Lo(kTimeline), Hi(kTimeline), wait, 0xffffffff, 0x0fff0004, 1,
                 bytes - 1, 0, Lo(kStaging), Hi(kStaging), Lo(kVram), Hi(kVram), 0x00030005,
                 Lo(kTimeline), Hi(kTimeline), n}));
-    if (ring_doorbell) Write(2, 0x800, sdma_wptr_, 8);
+    if (ring_doorbell) Write(2, SdmaDoorbellIndex() * 8, sdma_wptr_, 8);
   }
+  std::string SdmaRegister(const std::string& name) const {
+    return "regSDMA" + std::to_string(sdma_engine) + "_QUEUE0_" + name;
+  }
+  // 512 bytes doorbell pages apart, ten indices an engine (sdma-packets, doorbells).
+  uint32_t SdmaDoorbellIndex() const { return 256 + 10 * sdma_engine; }
   // WAIT timeline >= wait; DISPATCH; RELEASE timeline = n.
   void ComputeSubmit(uint32_t n, uint32_t wait, bool ring_doorbell = true) {
     Put(0, 1, compute_wptr_, 4,
@@ -188,10 +195,32 @@ class Scene : public model::Feeder {
     W("regGRBM_GFX_CNTL", 0);
   }
   void Finish(uint32_t reg6 = 0) {
-    W("regSDMA0_QUEUE0_RB_CNTL", 22u << 1);
+    W(SdmaRegister("RB_CNTL"), 22u << 1);
     W("regGRBM_SOFT_RESET", 0x800000);
     W("regGRBM_SOFT_RESET", 0);
     W("regSCRATCH_REG6", reg6);
+  }
+  // A new process: another connection, regions and rings of its own.
+  void Again(uint32_t connection) {
+    tinygpu::trace::Packet packet;
+    packet.mutable_event()->set_kind(tinygpu::trace::SessionEvent::CONNECT);
+    packet.mutable_event()->set_connection(connection);
+    packet.mutable_event()->set_transport("unix");
+    Packet(packet);
+    sdma_wptr_ = compute_wptr_ = 0;
+    skip_connect_ = true;
+  }
+  void Left(std::string_view by = "client") {
+    tinygpu::trace::Packet packet;
+    packet.mutable_event()->set_kind(tinygpu::trace::SessionEvent::DISCONNECT);
+    packet.mutable_event()->set_closed_first(std::string(by));
+    Packet(packet);
+  }
+  void Mode1Reset() {
+    W("mmMP1_SMN_C2PMSG_54", 0);
+    W("mmMP1_SMN_C2PMSG_53", 0);
+    W("mmMP1_SMN_C2PMSG_75", 2);
+    R("mmMP1_SMN_C2PMSG_54", 1);
   }
   // Reads that go on for that long without the condition being met.
   void Poll(std::string_view name, uint32_t value, double seconds, int reads = 20) {
@@ -227,6 +256,7 @@ class Scene : public model::Feeder {
 
   uint64_t sdma_wptr_ = 0, compute_wptr_ = 0;
   uint32_t ih_ = 0;
+  bool skip_connect_ = false;
 };
 
 }  // namespace tg::explain

@@ -1,0 +1,217 @@
+// The same incidents in other clothes: another engine, a second process, a client that only sleeps,
+// a server that leaves after the end. What is expected follows from the hang specification's table
+// and from what the facts leave open.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/explain/scene.h"
+
+namespace tg::explain {
+namespace {
+
+using ::testing::HasSubstr;
+
+void Work(Scene& s, int copies = 1) {
+  s.Boot();
+  s.Queues();
+  for (int i = 1; i <= copies; i++) {
+    s.SdmaSubmit(static_cast<uint32_t>(i), static_cast<uint32_t>(i - 1));
+    s.Timeline(static_cast<uint64_t>(i));
+    s.SdmaRead(s.sdma_wptr());
+  }
+  s.Drain();
+}
+
+void HangAtCopy(Scene& s, uint32_t n) {
+  s.SdmaSubmit(n, n - 1);
+  s.SdmaRead(s.sdma_wptr() - 44);  // past the POLL
+  s.Wait(30);
+  s.Recover();
+  s.Finish();
+}
+
+std::string Findings(const Explanation& e) {
+  std::string all;
+  for (const Finding& f : e.findings)
+    all += f.rule + " " + std::to_string(f.confidence) + ": " + f.summary + "\n";
+  return all;
+}
+
+TEST(Variations, SecondSdmaEngine) {
+  Scene s;
+  s.sdma_engine = 1;
+  Work(s);
+  HangAtCopy(s, 2);
+  s.Closed();
+  const Explanation e = s.Explain();
+  EXPECT_EQ(e.verdict().rule, "sdma_stuck") << Findings(e);
+  EXPECT_THAT(e.verdict().summary, HasSubstr("SDMA1 stuck at COPY_LINEAR"));
+}
+
+TEST(Variations, RecursInANewProcess) {
+  Scene s;
+  Work(s);
+  HangAtCopy(s, 2);
+  s.Left();
+  s.Again(2);
+  Work(s);
+  HangAtCopy(s, 2);
+  s.Closed();
+  const Explanation e = s.Explain();
+  EXPECT_EQ(e.verdict().rule, "sdma_stuck") << Findings(e);
+  EXPECT_EQ(e.verdict().advice, Advice::kAmReset);
+}
+
+TEST(Variations, RecursAfterAModeOneReset) {
+  Scene s;
+  Work(s);
+  HangAtCopy(s, 2);
+  s.Left();
+  s.Again(2);
+  s.Open();
+  s.Decide();
+  s.Mode1Reset();
+  s.W("regSCRATCH_REG7", 0xa0000008);
+  s.W("regSCRATCH_REG6", 1);
+  s.Queues();
+  HangAtCopy(s, 1);
+  s.Closed();
+  const Explanation e = s.Explain();
+  EXPECT_EQ(e.verdict().rule, "sdma_stuck") << Findings(e);
+  EXPECT_EQ(e.verdict().advice, Advice::kReboot) << e.verdict().reason;
+}
+
+TEST(Variations, AHealthyRunAfterAHungOneTellsBoth) {
+  Scene s;
+  Work(s);
+  HangAtCopy(s, 2);
+  s.Left();
+  s.Again(2);
+  Work(s);
+  s.Finish();
+  s.Closed();
+  const Explanation e = s.Explain();
+  EXPECT_EQ(e.verdict().kind, "healthy") << Findings(e);
+  EXPECT_THAT(e.verdict().summary, HasSubstr("connection 1: hang"));
+  ASSERT_FALSE(e.verdict().against.empty());
+  EXPECT_THAT(e.verdict().against.back().text, HasSubstr("SDMA0 stuck at COPY_LINEAR"));
+}
+
+TEST(Variations, ALookAtTheCardAfterAHangIsNotTheVerdict) {
+  Scene s;
+  Work(s);
+  HangAtCopy(s, 2);
+  s.Left();
+  s.Again(2);
+  s.CfgRead(0, 4, 0x744c1002);
+  s.Closed();
+  const Explanation e = s.Explain();
+  EXPECT_EQ(e.verdict().rule, "sdma_stuck") << Findings(e);
+}
+
+TEST(Variations, WhatAnEarlierClientLeftOpenIsNotThisOnes) {
+  Scene s;
+  Work(s);
+  s.Request(wire::Command::kMmioRead, 5, s.At("regIH_RB_WPTR"), 4);
+  s.Left();
+  s.Again(2);
+  Work(s);
+  s.Finish();
+  s.Closed();
+  const Explanation e = s.Explain();
+  EXPECT_EQ(e.verdict().kind, "healthy") << Findings(e);
+}
+
+TEST(Variations, SleepingAfterManyCopiesIsNoLeak) {
+  Scene s;
+  Work(s, 40);
+  s.Sleep(20);
+  s.Closed();
+  const Explanation e = s.Explain();
+  EXPECT_EQ(e.verdict().kind, "killed") << Findings(e);
+}
+
+TEST(Variations, AServerThatLeavesAfterTheEndIsNotAtFault) {
+  Scene s;
+  Work(s);
+  s.Finish();
+  s.Closed("server");
+  const Explanation e = s.Explain();
+  EXPECT_EQ(e.verdict().kind, "healthy") << Findings(e);
+}
+
+TEST(Variations, OneRegisterThatReadsOnesOnceIsNoLostDevice) {
+  Scene s;
+  Work(s);
+  s.R("regCP_STAT", 0xffffffff);
+  s.R("regIH_RB_WPTR", 0);
+  s.R("regCP_STAT", 0);
+  s.Finish();
+  s.Closed();
+  const Explanation e = s.Explain();
+  EXPECT_EQ(e.verdict().kind, "healthy") << Findings(e);
+}
+
+TEST(Variations, ACutTraceOfALongWaitIsNotConfident) {
+  Scene s;
+  Work(s);
+  s.SdmaSubmit(2, 1);
+  s.SdmaRead(s.sdma_wptr() - 44);
+  s.Wait(12);
+  s.file.whole = false;
+  s.file.problem = "truncated at byte 1";
+  const Explanation e = s.Explain();
+  EXPECT_LT(e.verdict().confidence, 80) << Findings(e);
+  EXPECT_NE(e.verdict().kind, "healthy");
+}
+
+TEST(Variations, WritePointerRegisterBehindTheDoorbell) {
+  Scene s;
+  Work(s);
+  s.SdmaSubmit(2, 1);
+  s.SdmaRead(s.sdma_wptr() - 68);
+  s.Wait(3);
+  s.R("regSDMA0_QUEUE0_RB_WPTR", 0x44);
+  s.Closed();
+  const Explanation e = s.Explain();
+  EXPECT_EQ(e.verdict().rule, "doorbell_lost") << Findings(e);
+}
+
+TEST(Variations, PollsFailAfterAModeOneReset) {
+  Scene s;
+  s.Open();
+  s.Decide();
+  s.Mode1Reset();
+  s.R("regMP0_SMN_C2PMSG_81", 0);
+  s.W("regRLC_SAFE_MODE", 3);
+  s.Poll("regRLC_SAFE_MODE", 3, 10);
+  s.Closed();
+  const Explanation e = s.Explain();
+  EXPECT_EQ(e.verdict().rule, "rlc_stuck") << Findings(e);
+  EXPECT_EQ(e.verdict().advice, Advice::kReboot);
+}
+
+TEST(Variations, EmptyInterruptRingReadOverAndOver) {
+  Scene s;
+  Work(s);
+  s.R("regIH_RB_WPTR", 0);
+  s.R("regIH_RB_RPTR", 0);
+  for (uint32_t i = 0; i < 80; i++) s.Read(0, 0x3000 + i * 4, 0);
+  s.Closed();
+  const Explanation e = s.Explain();
+  EXPECT_EQ(e.verdict().rule, "answers_shifted") << Findings(e);
+}
+
+TEST(Fit, CutsAtAWordAndNeverInsideALetter) {
+  EXPECT_EQ(Fit("short"), "short");
+  const std::string words = "word " + std::string(80, 'a') + " " + std::string(60, 'b');
+  EXPECT_EQ(Fit(words), "word " + std::string(80, 'a') + "...");
+  std::string letters;
+  for (int i = 0; i < 60; i++) letters += "\xc3\xa4";
+  const std::string cut = Fit(letters);
+  EXPECT_LE(cut.size(), kColumns);
+  EXPECT_EQ(cut.substr(cut.size() - 5), "\xc3\xa4...");
+}
+
+}  // namespace
+}  // namespace tg::explain
