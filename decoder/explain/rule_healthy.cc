@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "decoder/explain/rules.h"
+#include "decoder/model/words.h"
 
 namespace tg::explain {
 namespace {
@@ -58,9 +59,19 @@ void RuleHealthy(const Facts& facts, Findings& out) {
   }
   if (ih.last_drain()) f.evidence.push_back({ih.last_drain().call, "last synchronize ended well"});
   if (ih.discarded() > 0) {
-    f.confidence -= 12;
+    // One of them may have been a fault.
+    if (ih.last_discard().call >= facts.first_call) f.confidence -= 12;
     f.against.push_back(
-        {ih.last_discard().call, fmt::format("{} interrupts discarded unread", ih.discarded())});
+        {ih.last_discard().call, model::Count(ih.discarded(), "interrupt") + " discarded unread"});
+  }
+  if (facts.boot && facts.boot->fault_read.value_or(0) != 0 &&
+      *facts.boot->fault_read != UINT32_MAX) {
+    std::string text = Hex(*facts.boot->fault_read);
+    for (const model::Fault& fault : facts.device.faults().all())
+      if (fault.first.call == facts.boot->fault_at.call && !fault.text.empty()) text = fault.text;
+    f.against.push_back(
+        {facts.boot->fault_at.call,
+         "the session before left a page fault latched, its data may be wrong: " + text});
   }
   if (!facts.whole || facts.lost_calls > 0) {
     f.confidence = std::min(f.confidence, 30);

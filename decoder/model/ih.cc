@@ -66,6 +66,8 @@ void Ih::OnRegister(const RegisterAccess& access) {
     case Role::kIhWptr:
       if (access.write) {
         wptr_raw_ = access.value;
+        // Set up afresh: the read pointer that follows starts anew and jumps over nothing.
+        if (access.value == 0) rptr_raw_.reset();
         return;
       }
       if (access.value == 0xFFFFFFFF) return;  // link.h deals with that
