@@ -199,7 +199,7 @@ void RuleSdmaStuck(const Facts& facts, Findings& out) {
   Finding f;
   f.rule = "sdma_stuck";
   f.kind = "hang";
-  Certainty(facts, &view, f, view.state.rptr_older ? 86 : 98);
+  Certainty(facts, &view, f, view.state.rptr_older ? 80 : 98);
   AddQueueEvidence(facts, f);
   const std::string left = fmt::format("{}{} bytes left", view.state.rptr_older ? "at most " : "",
                                        view.state.outstanding_bytes.value_or(0));
@@ -209,7 +209,7 @@ void RuleSdmaStuck(const Facts& facts, Findings& out) {
   if (view.state.rptr_older)
     f.against.push_back({view.state.rptr_call,
                          "the client read the read pointer before this submission only: the engine "
-                         "may stand at a later packet"});
+                         "may stand at a later packet, or never have heard the doorbell"});
   AddInnocent(facts, view, f);
   if (view.unmapped) {
     f.rule = "sdma_unmapped";

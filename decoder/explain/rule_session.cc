@@ -77,10 +77,13 @@ void RuleServerGone(const Facts& facts, Findings& out) {
   f.advice = Advice::kRestartProcess;
   f.reason = "the next boot is a full one; if MAP_BAR then fails, replug the card";
   for (const model::Warning& w : facts.warnings) {
+    if (w.call < facts.first_call) continue;
     if (w.rule == "T6") {
       f.summary = "the server died after a write over 64 MiB, which overruns its buffer";
       f.confidence = 88;
-    } else if (w.rule == "T2" || w.rule == "T4") {
+    } else if (w.rule == "T4") {
+      f.summary = "the server closed the connection right after a posted write, without a word";
+    } else if (w.rule == "T2") {
       f.summary = "the server closed the connection: " + w.text;
     } else {
       continue;

@@ -82,17 +82,19 @@ void Builder::Pointers() {
   const PointerSeen& seen = queue_.newest_rptr();
   state_.rptr_source = seen.source;
   state_.rptr_call = seen.call;
-  if (queue_.sdma() && state_.rptr && seen.by_client) {
+  // The driver has AQL queues leave the read pointer in memory as it is (no_update_rptr).
+  const bool aql = queue_.format.format == amd::RingFormat::kAql;
+  if (state_.rptr && (aql || (queue_.sdma() && seen.by_client))) {
     // Signals come in order: a submission that gave its last one has been read to its end.
     for (auto s = queue_.submissions.rbegin(); s != queue_.submissions.rend(); ++s) {
       if (!s->retired_call || s->wiped) continue;
-      if (*s->retired_call >= seen.call && s->end > *state_.rptr) {
+      if ((aql || *s->retired_call >= seen.call) && s->end > *state_.rptr) {
         state_.rptr = s->end;
         state_.rptr_call = *s->retired_call;
       }
       break;
     }
-    state_.rptr_older = state_.rptr_call < queue_.last_doorbell_call;
+    state_.rptr_older = seen.by_client && state_.rptr_call < queue_.last_doorbell_call;
   }
   if (state_.rptr && state_.wptr && *state_.rptr > *state_.wptr) {
     state_.notes.push_back(fmt::format("read pointer {} is past the last doorbell {}",
