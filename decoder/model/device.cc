@@ -23,6 +23,9 @@ constexpr size_t kMaxStreams = 64;
 constexpr size_t kMaxWarningsPerRule = 20;
 constexpr size_t kMaxWarnings = 500;
 constexpr uint64_t kMaxRegisterRun = 64 * 1024;  // bytes of one access taken apart into registers
+// A wide write of zeros is a few bytes in the trace and thousands of registers or doorbells: so
+// many of them in all.
+constexpr uint64_t kMaxZeroRuns = 1u << 18;
 constexpr uint32_t kOnes = 0xFFFFFFFF;
 
 std::string Hex(uint64_t value) {
@@ -89,6 +92,7 @@ class Device::Impl {
   void BarAccess(const Call& call, const trace::BodyView& body, bool write, uint64_t latency_ns);
   void RegisterRun(const Call& call, std::span<const uint8_t> data, bool all_zero, bool write,
                    uint64_t latency_ns);
+  bool ZerosAllowed(const Call& call, uint64_t count);
   void OnRegister(const Call& call, uint64_t address, uint8_t bar, uint8_t die, uint32_t value,
                   bool write, Via via, uint64_t latency_ns);
   void OnWindow(const Call& call, const WindowTarget& target, uint32_t value, bool write,
@@ -158,6 +162,7 @@ class Device::Impl {
   Stamp discovery_at_;
   std::optional<uint64_t> window_table_;  // VRAM offset at which a table began to be read
   uint16_t assumed_device_ = 0;
+  uint64_t zero_runs_ = 0;
   amd::IpVersion gc_{11, 0, 0};
   std::optional<uint64_t> vram_size_;
   std::vector<Warning> warnings_;
@@ -644,6 +649,7 @@ void Device::Impl::BarAccess(const Call& call, const trace::BodyView& body, bool
     case BarUse::kDoorbells:
       if (write) {
         const size_t known = body.all_zero ? std::min<uint64_t>(size, 4096) : body.data.size();
+        if (body.all_zero && !ZerosAllowed(call, known / 8)) return;
         for (size_t at = 0; at < known; at += 8) {
           DoorbellWrite doorbell;
           doorbell.at = call.at;
@@ -723,6 +729,17 @@ void Device::Impl::OnVram(const MemoryAccess& access) {
   for (Observer* observer : observers_) observer->OnMemory(access);
 }
 
+// One at a time are no run.
+bool Device::Impl::ZerosAllowed(const Call& call, uint64_t count) {
+  if (count <= 1) return true;
+  if (zero_runs_ + count <= kMaxZeroRuns) {
+    zero_runs_ += count;
+    return true;
+  }
+  Warn("zeros", call.at.call, "more wide writes of zeros to registers than are taken apart");
+  return false;
+}
+
 // Registers are 4 bytes; a wider access is taken apart, low address first, as the server does it.
 void Device::Impl::RegisterRun(const Call& call, std::span<const uint8_t> data, bool all_zero,
                                bool write, uint64_t latency_ns) {
@@ -735,6 +752,7 @@ void Device::Impl::RegisterRun(const Call& call, std::span<const uint8_t> data, 
              ": registers are 4 bytes wide");
     return;
   }
+  if (all_zero && !ZerosAllowed(call, size / 4)) return;
   for (uint64_t at = 0; at + 4 <= size; at += 4) {
     uint32_t value = 0;
     if (!all_zero) {

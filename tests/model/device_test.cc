@@ -479,5 +479,23 @@ TEST(Psp, RingCommandWithItsStatus) {
   EXPECT_EQ(list[1].image_size, 0x1ff0u);
 }
 
+// A record of a few bytes can stand for thousands of registers: bounded in all, and said.
+TEST(Device, WideWritesOfZerosAreBounded) {
+  Feeder f;
+  f.Connect();
+  f.Write(5, 0x3011c, 0xa0000008);
+  for (int i = 0; i < 4000; ++i)
+    f.Request(wire::Command::kMmioWrite, 5, 0x10000, 0x10000, 0, {}, true);
+  for (int i = 0; i < 4000; ++i) f.Request(wire::Command::kMmioWrite, 2, 0, 0x1000, 0, {}, true);
+  EXPECT_LE(f.device.registers().accesses(), (1u << 18) + 1u);
+  EXPECT_EQ(f.device.registers().Value("SCRATCH_REG7"), 0xa0000008u) << "outside of those";
+  const auto& warnings = f.device.warnings();
+  const auto zeros = std::find_if(warnings.begin(), warnings.end(),
+                                  [](const Warning& w) { return w.rule == "zeros"; });
+  ASSERT_NE(zeros, warnings.end());
+  // 16,384 registers each: the seventeenth is too much (the first call is another one).
+  EXPECT_EQ(zeros->call, 18u);
+}
+
 }  // namespace
 }  // namespace tg::model
