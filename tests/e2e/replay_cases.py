@@ -5,6 +5,7 @@ python replay_cases.py --rpcreplay PATH --rpcproxy PATH --rpcdecode PATH --venv 
 Cases named native_* use `rpcreplay client`; the others the stock tinygrad driver.
 """
 import argparse
+import json
 import os
 import re
 import shutil
@@ -162,6 +163,65 @@ def guarded(stage):
     expect("RESIZE_BAR bar0" in output, output[:2000])
 
 
+def interfered(stage, options, status, **environment):
+    """A client behind a proxy that does more than look; gives (what it said, simulator's report,
+    rpcdecode's report)."""
+    run = Run(stage.tools, stage.python, proxy_options=options)
+    stage.kept.append(run)
+    code, output = stage.client(run, run.address, environment)
+    expect(code in status, f"exit status {code} of the client; it said:\n{output}\n")
+    until(lambda: " done: " in run.proxy.output(), "the proxy has seen the client go")
+    report = run.finish()
+    done = subprocess.run([stage.tools["rpcdecode"], run.trace, "--format", "json"],
+                          capture_output=True, text=True, timeout=60)
+    return output, report, json.loads(done.stdout)
+
+
+def read_only(stage):
+    """The card is the same after a driver that tried to boot it."""
+    output, report, decoded = interfered(stage, ["--read-only"], (1, 3))
+    for name in ("doorbells", "psp_commands", "sdma_copies", "resets"):
+        equal(report["counters"][name], 0, f"counter {name}; the client said:\n{output}\n")
+    expect(decoded["proxy"]["guarded"] > 0, decoded["proxy"])
+    expect("--read-only" in decoded["verdict"]["summary"], decoded["verdict"])
+
+
+def inject(stage):
+    """Faults on demand in the driver's own session: an error text, a lost doorbell."""
+    output, _, decoded = interfered(stage, ["--inject", "MAP_BAR:bar=5:error=no BAR 5 today"],
+                                     (1, 3))
+    expect("no BAR 5 today" in output, output)
+    equal([e["text"] for e in decoded["proxy"]["entries"]],
+          ["--inject MAP_BAR:bar=5:error=no BAR 5 today"], "entries")
+    lost = "MMIO_WRITE:bar=2:when=2:drop"
+    output, report, decoded = interfered(stage, ["--inject", lost], (1, 3), WAIT_MS="2000")
+    expect("Wait timeout: 2000 ms!" in output, output)
+    equal(decoded["session"]["doorbells"], report["counters"]["doorbells"], "doorbells that arrived")
+    expect(lost in decoded["verdict"]["summary"], decoded["verdict"])
+
+
+def autopsy(stage):
+    """After a stall the proxy reads the card's state, and the client notices nothing."""
+    run = Run(stage.tools, stage.python, sim=["--hang", "sdma-stall:after=2"],
+              proxy_options=["--autopsy", "--autopsy-after", "1"])
+    stage.kept.append(run)
+    code, output = stage.client(run, run.address, {"WAIT_MS": "4000"})
+    equal(code, 1, f"exit status of the client; it said:\n{output}\n")
+    expect("Wait timeout: 4000 ms!" in output, output)
+    until(lambda: " done: " in run.proxy.output(), "the proxy has seen the client go")
+    run.finish()
+    done = subprocess.run([stage.tools["rpcdecode"], run.trace, "--format", "json"],
+                          capture_output=True, text=True, timeout=60)
+    decoded = json.loads(done.stdout)
+    read = {e["text"]: e for e in decoded["proxy"]["entries"] if e["kind"] == "autopsy"}
+    pointer = [e for text, e in read.items() if "stall" in text and text.endswith("QUEUE0_RB_RPTR")]
+    expect(pointer and all(e["answered"] == 1 for e in pointer), list(read))
+    expect(any("after the client has left" in text for text in read), list(read))
+    equal(decoded["verdict"]["kind"], "hang", "verdict")
+    expect("SDMA0 stuck" in decoded["verdict"]["summary"], decoded["verdict"])
+    equal(decoded["session"]["unanswered_total"], 0, "unanswered")
+
+
 CASES = {
     "serve": lambda stage: serve(stage),
     "serve_tcp": lambda stage: serve(stage, tcp=True),
@@ -173,6 +233,12 @@ CASES = {
     "native_drive": lambda stage: drive(stage),
     "native_back_to_back": back_to_back,
     "native_guarded": guarded,
+    "read_only": read_only,
+    "inject": inject,
+    "autopsy": autopsy,
+    "native_read_only": read_only,
+    "native_inject": inject,
+    "native_autopsy": autopsy,
 }
 
 
