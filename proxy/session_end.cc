@@ -314,7 +314,8 @@ void Session::Finish() {
   uint64_t unanswered = pairing_.size();
   if (intercept_) {
     intercept_->lines.Tick(uv_hrtime(), true);
-    if (intercept_->autopsy) unanswered -= std::min<uint64_t>(unanswered, intercept_->autopsy->unanswered());
+    if (intercept_->autopsy)
+      unanswered -= std::min<uint64_t>(unanswered, intercept_->autopsy->unanswered());
   }
   event.set_unanswered(unanswered);
   event.set_undelivered_to_server(undelivered_to_server_);
