@@ -85,6 +85,11 @@ ANIMALS = {
     "doorbell_lost": A("many", "10", hang="doorbell-lost:after=3"),
     "doorbell_lost_compute": A("barrier", "4", hang="doorbell-lost:after=2"),
     "slot_leak": A("leak", "{file}", "5", stop=(KILL, "failed+4")),
+    "slot_leak_tcp": A("leak", "{file}", "5", stop=(KILL, "failed+4"), tcp=True),
+    "sdma_stall_silent_tcp": A("leak", "{file}", "1000", hang="sdma-stall:after=3",
+                               stop=(KILL, "booted+4"), tcp=True),
+    "aql_chain": A("chain", "4", env={"AMD_AQL": "1"}),
+    "aql_compute_stall": A("barrier", "4", hang="compute-stall:after=2", env={"AMD_AQL": "1"}),
     # ---- faults ----
     "page_fault": A("copy", "65536", hang="page-fault:count=1", again=[("copy", "4096")]),
     "page_fault_stop": A("copy", "65536", hang="page-fault:stop:count=1"),
