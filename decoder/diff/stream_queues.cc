@@ -116,7 +116,8 @@ Part EventStream::Impl::PartOf(const model::QueuePacketEvent& event) {
   Part part;
   Hash hash;
   hash.Add(static_cast<uint64_t>(item.kind)).Add(event.visited.depth);
-  if (item.kind != WalkItem::Kind::kPacket || strict_) {
+  part.broken = item.kind != WalkItem::Kind::kPacket;
+  if (part.broken || strict_) {
     part.fixed = hash.Add(item.size).Add(HashBytes(p.raw)).Get();
     return part;
   }

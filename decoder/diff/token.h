@@ -46,6 +46,7 @@ struct Soft {
 // One packet that a doorbell announced.
 struct Part {
   uint64_t fixed = 0;
+  bool broken = false;  // bytes that are no packet
   std::vector<Soft> soft;
 };
 // All of them, and the queue they belong to.
