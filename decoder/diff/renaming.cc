@@ -208,11 +208,11 @@ bool Matcher::MatchParts(const Parts& a, const Parts& b) {
                               list(with & 2 ? &before.b : nullptr, b.list));
     if (matched) Take(std::move(trial));
   }
-  // A doorbell that was off left the next one to begin inside a packet: that was said already.
+  // A pointer that was off left this one to begin inside a packet: that was said already.
   const auto broken = [](const std::vector<Part>& parts) {
     return std::any_of(parts.begin(), parts.end(), [](const Part& p) { return p.broken; });
   };
-  if (!matched && any)
+  if (!matched && (any || a.bytes != b.bytes))
     matched = broken(a.list) || broken(b.list) || broken(before.a) || broken(before.b);
   if (matched && any) waiting_[a.channel] = Waiting();
   return matched;

@@ -16,6 +16,21 @@ uint64_t HashBytes(std::span<const uint8_t> bytes) {
   return XXH3_64bits(bytes.data(), bytes.size());
 }
 
+namespace {
+
+// The answer that ends a run is another one and comes by itself.
+bool AllAnswered(const Record& record) {
+  const uint64_t length = record.pattern.size();
+  uint64_t to_answer = 0;
+  for (uint64_t i = 0; i < length; i++) {
+    if (record.pattern[i].reply)
+      to_answer += record.issued / length + (i < record.issued % length ? 1 : 0);
+  }
+  return record.answered >= to_answer;
+}
+
+}  // namespace
+
 EventStream::Impl::Impl(std::unique_ptr<trace::TraceReader> reader, StreamOptions options)
     : reader_(std::move(reader)),
       options_(std::move(options)),
@@ -102,6 +117,7 @@ void EventStream::Impl::Feed(const Record& record) {
       last_seq_ = record.call + record.issued - 1;
       last_time_ns_ = record.last_time_ns;
       last_request_ = record.pattern[(record.issued - 1) % record.pattern.size()].request.header;
+      answered_ = AllAnswered(record);
       break;
     case Record::Kind::kPacket:
       OnPacketRecord(record);

@@ -59,6 +59,10 @@ class EventStream::Impl : public model::Observer {
   void OnConnect(model::Stamp at) override;
 
  private:
+  struct RegionSeen {
+    uint64_t number = 0;  // in the order of the trace
+    uint64_t size = 0;
+  };
   // What becomes a token: the event, and what alignment compares of it.
   struct Draft {
     std::shared_ptr<Event> event;
@@ -102,6 +106,7 @@ class EventStream::Impl : public model::Observer {
   Part PartOf(const model::QueuePacketEvent& event);
   void AddAddress(uint64_t va, Hash& hash, std::vector<Soft>& soft) const;
   uint64_t StagingCount() const;
+  const RegionSeen* Staging(uint64_t va) const;
 
   struct Entry {
     uint64_t at = 0;  // VRAM offset of the first entry
@@ -119,10 +124,6 @@ class EventStream::Impl : public model::Observer {
   struct Table {
     int level = 0;
     std::unique_ptr<Entries> entries;  // as written; made by the first write
-  };
-  struct RegionSeen {
-    uint64_t number = 0;  // in the order of the trace
-    uint64_t size = 0;
   };
   struct OpenDoorbell {
     std::shared_ptr<Event> event;

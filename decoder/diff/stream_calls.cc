@@ -14,6 +14,9 @@ namespace pb = tinygpu::trace;
 
 namespace {
 
+// BIF_DOORBELL_INT_CNTL: status of the controller's and the ATHUB's fatal errors.
+constexpr uint32_t kRasErrors = 0x6;
+
 // What depends on how long the host waited, not on what was done.
 bool IsNoise(const model::RegisterAccess& access) {
   switch (access.reg->role) {
@@ -21,7 +24,7 @@ bool IsNoise(const model::RegisterAccess& access) {
     case Role::kIhRptr:
       return true;
     case Role::kDoorbellInt:
-      return !access.write && access.value != 0xffffffff;
+      return !access.write && (access.value & kRasErrors) == 0;
     default:
       return false;
   }
@@ -30,13 +33,15 @@ bool IsNoise(const model::RegisterAccess& access) {
 }  // namespace
 
 void EventStream::Impl::OnRegister(const model::RegisterAccess& access) {
-  if (!strict_ && IsNoise(access)) {
+  const Role role = access.reg->role;
+  const bool of_wait = role == Role::kIhWptr || role == Role::kIhRptr || role == Role::kDoorbellInt;
+  if (!strict_ && of_wait && !access.write) {
     // A card that is gone shows there as well as anywhere; once is enough.
-    if (access.write || access.value != 0xffffffff) {
-      if (!access.write) ones_seen_ = false;
-      return;
-    }
-    if (std::exchange(ones_seen_, true)) return;
+    const bool ones = access.value == 0xffffffff;
+    const bool again = std::exchange(ones_seen_, ones);
+    if (ones ? again : IsNoise(access)) return;
+  } else if (!strict_ && IsNoise(access)) {
+    return;
   }
   Draft draft = Make(Event::Kind::kRegister, access.at, access.write);
   Event& e = *draft.event;

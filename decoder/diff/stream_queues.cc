@@ -75,6 +75,7 @@ void EventStream::Impl::OnPacket(const model::QueuePacketEvent& event) {
   }
   OpenDoorbell& open = found->second;
   open.parts->known = true;
+  open.parts->bytes = event.submission->end - event.submission->begin.value_or(0);
   open.event->packets_known = true;
   if (item.kind == WalkItem::Kind::kPadding || item.kind == WalkItem::Kind::kUnwritten) return;
   if (item.kind == WalkItem::Kind::kPacket && item.packet.role == amd::PacketRole::kNop) return;
@@ -95,16 +96,25 @@ uint64_t EventStream::Impl::StagingCount() const {
   return std::max<uint64_t>(staging_, 1);
 }
 
+// The staging buffer that an address lies in. Two of its pages are looked at, so that one entry of
+// the page tables that is wrong does not hide it: that entry is an event of its own.
+const EventStream::Impl::RegionSeen* EventStream::Impl::Staging(uint64_t va) const {
+  const uint64_t base = va & ~(kStagingSize - 1);
+  for (const uint64_t at : {uint64_t{0}, kStagingSize - 4096, uint64_t{4096}}) {
+    const model::VaTarget target = device_.gpuvm().Translate(base + at);
+    if (target.kind != model::VaTarget::Kind::kSysmem || target.region_offset != at) continue;
+    const RegionSeen* region = FindRegion(target.region);
+    if (region && region->size == kStagingSize) return region;
+  }
+  return nullptr;
+}
+
 // Staging buffers are used in turn: which one comes first does not matter.
 void EventStream::Impl::AddAddress(uint64_t va, Hash& hash, std::vector<Soft>& soft) const {
-  const model::VaTarget target = device_.gpuvm().Translate(va);
-  if (target.kind == model::VaTarget::Kind::kSysmem) {
-    const RegionSeen* region = FindRegion(target.region);
-    if (region && region->size == kStagingSize) {
-      hash.Add("staging").Add(target.region_offset);
-      soft.push_back({Soft::Class(Soft::kStaging, StagingCount()), region->number});
-      return;
-    }
+  if (const RegionSeen* region = Staging(va)) {
+    hash.Add("staging").Add(va % kStagingSize);
+    soft.push_back({Soft::Class(Soft::kStaging, StagingCount()), region->number});
+    return;
   }
   hash.Add("va");
   soft.push_back({Soft::Class(Soft::kVa), va});

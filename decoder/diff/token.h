@@ -53,6 +53,7 @@ struct Part {
 struct Parts {
   uint64_t channel = 0;
   bool known = false;  // false: the ring's content was not observed
+  uint64_t bytes = 0;  // of the ring
   std::vector<Part> list;
 };
 

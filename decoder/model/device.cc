@@ -363,16 +363,31 @@ void Device::Impl::OnRepeat(const trace::Record& record) {
       OnReply(at.call, reply);
     }
   };
+  // The answer that ends a run is another one, so it is not in the pattern: it comes by itself,
+  // after this record. Its call is the run's last one.
+  uint64_t to_answer = 0;
+  for (uint64_t i = 0; i < length; ++i) {
+    if (record.pattern[i].reply)
+      to_answer += record.issued / length + (i < record.issued % length ? 1 : 0);
+  }
+  const bool open = record.issued > 0 && record.answered < to_answer &&
+                    record.pattern[(record.issued - 1) % length].reply;
+  const uint64_t issued = record.issued - (open ? 1 : 0);
   // The calls of one pattern entry are taken together, so that a run costs no more than its
   // pattern. A last round that stops in the middle comes after them: what follows continues from
   // there.
-  const uint64_t rounds = record.issued / length;
-  const uint64_t rest = record.issued % length;
+  const uint64_t rounds = issued / length;
+  const uint64_t rest = issued % length;
   for (uint64_t i = 0; rounds > 0 && i < length; ++i)
     feed(i, record.call + i, rounds, record.time_ns);
   for (uint64_t i = 0; i < rest; ++i)
     feed(i, record.call + rounds * length + i, 1,
          rounds > 0 ? record.last_time_ns : record.time_ns);
+  if (open) {
+    const trace::RepeatedCall& one = record.pattern[issued % length];
+    const Stamp at{record.call + issued, record.last_time_ns};
+    OnRequest({one.request.header, at, at, 1}, one.request);
+  }
   now_ = {record.call + record.issued - (record.issued > 0 ? 1 : 0), record.last_time_ns};
 }
 

@@ -74,7 +74,8 @@ void LinkWatch::OnBar(uint32_t bar, uint64_t size) {
 void LinkWatch::NewConnection() {
   // Another process, another set of registers as far as "last good read" goes.
   registers_.clear();
-  written_.clear();
+  written_ = {};
+  written_values_.clear();
   latency_reads_ = slow_reads_ = 0;
 }
 
@@ -137,11 +138,13 @@ void LinkWatch::OnWrite(const wire::RequestHeader& header, uint64_t value) {
   if (header.bar == 5) bar5_used_ = true;
   const bool ones = header.arg1 > 0 && header.arg1 <= 8 && IsAllOnes(value, header.arg1);
   if ((header.arg1 == 4 || header.arg1 == 8) && !IsRegisterBar(header)) {
-    const auto it = written_.find(Key(header));
-    if (it != written_.end())
-      it->second = value;
-    else if (written_.size() < kMaxRegisters)
-      written_.emplace(Key(header), value);
+    const uint32_t at = written_.Find(Key(header));
+    if (at != FlatIndex::kNone) {
+      written_values_[at] = value;
+    } else if (written_.size() < kMaxRegisters) {
+      written_.Add(Key(header), static_cast<uint32_t>(written_values_.size()));
+      written_values_.push_back(value);
+    }
   }
   if (!ones && !ones_written_) return;
   const auto it = registers_.find(Key(header));
@@ -196,10 +199,10 @@ void LinkWatch::OnRead(const ReadSeen& read, const Writes& writes) {
   bool read_back = false;
   if (!IsRegisterBar(read.header)) {
     if ((size != 4 && size != 8) || !IsAllOnes(read.value, size)) return;
-    const auto wrote = written_.find(Key(read.header));
+    const uint32_t wrote = written_.Find(Key(read.header));
     // Of 8 bytes written the low half may be read alone.
-    if (wrote == written_.end() ||
-        IsAllOnes(wrote->second & (size == 8 ? ~0ull : UINT32_MAX), size))
+    if (wrote == FlatIndex::kNone ||
+        IsAllOnes(written_values_[wrote] & (size == 8 ? ~0ull : UINT32_MAX), size))
       return;
     read_back = true;
   }

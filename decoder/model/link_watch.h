@@ -19,6 +19,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "decoder/model/flat_index.h"
 #include "decoder/model/types.h"
 #include "schemas/wire/commands.h"
 
@@ -128,7 +129,8 @@ class LinkWatch {
   std::unordered_map<uint64_t, Register> registers_;  // at most kMaxRegisters
   std::unordered_map<uint32_t, uint64_t> bar_size_;   // at most kMaxBars
   // What was written last to small places outside the register BAR; at most kMaxRegisters.
-  std::unordered_map<uint64_t, uint64_t> written_;
+  FlatIndex written_;  // key -> position in written_values_
+  std::vector<uint64_t> written_values_;
   bool ones_written_ = false;  // some entry of registers_ has it
   bool bar5_used_ = false;
 

@@ -5,12 +5,87 @@
 #include <algorithm>
 
 #include "decoder/model/words.h"
+#include "schemas/trace/trace.pb.h"
 
 namespace tg::report {
 
 using model::CallRun;
 
 PollTable::PollTable() : folder_(*this), assembler_(folder_) {}
+
+void PollTable::Add(const trace::Record& record) {
+  using Kind = trace::Record::Kind;
+  if (record.kind == Kind::kRequest) {
+    AddRequest(record);
+    return;
+  }
+  if (!feeding_ && record.kind == Kind::kReply) {
+    Held& last = held_[(held_total_ - 1) % kHeld];
+    const bool small = record.reply.body.data.size() <= model::kKeptBytes &&
+                       record.reply.injected.empty() && !record.reply.body.streamed;
+    if (held_total_ > given_ && !last.answered && last.request.call == record.call && small) {
+      last.reply = record;
+      last.answered = true;
+      std::copy(record.reply.body.data.begin(), record.reply.body.data.end(), last.body.begin());
+      return;
+    }
+    Start();
+  }
+  if (!feeding_ && (record.kind == Kind::kRepeat || (record.packet && record.packet->has_chunk())))
+    Start();
+  if (feeding_) assembler_.Add(record);
+}
+
+void PollTable::AddRequest(const trace::Record& record) {
+  const trace::RequestView& r = record.request;
+  uint64_t hash = r.header.command;
+  for (const uint64_t word : {static_cast<uint64_t>(r.header.bar) << 32 | r.header.dev,
+                              r.header.arg0, r.header.arg1, r.header.arg2}) {
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
+    hash ^= hash >> 29;
+  }
+  bool again = false;
+  for (const uint64_t asked : asked_) again = again || asked == hash;
+  asked_[requests_++ % kHeld] = hash;
+  quiet_ = again ? 0 : quiet_ + 1;
+  const bool plain = r.payload.data.size() <= model::kKeptBytes && !r.payload.streamed &&
+                     !r.truncated && r.refused.empty() && r.injected.empty();
+  if (feeding_ && quiet_ >= kQuiet && plain && !assembler_.waiting()) {
+    folder_.Flush();
+    feeding_ = false;
+    given_ = held_total_;
+  }
+  if (!feeding_ && (again || !plain)) Start();
+  if (feeding_)
+    assembler_.Add(record);
+  else
+    Hold(record);
+}
+
+void PollTable::Hold(const trace::Record& record) {
+  Held& held = held_[held_total_++ % kHeld];
+  held.request = record;
+  held.answered = false;
+  const auto& data = record.request.payload.data;
+  std::copy(data.begin(), data.end(), held.payload.begin());
+}
+
+void PollTable::Start() {
+  const uint64_t first = std::max(given_, held_total_ > kHeld ? held_total_ - kHeld : 0);
+  for (uint64_t i = first; i < held_total_; i++) {
+    Held& held = held_[i % kHeld];
+    auto& payload = held.request.request.payload.data;
+    payload = std::span(held.payload).first(payload.size());
+    assembler_.Add(held.request);
+    if (!held.answered) continue;
+    auto& body = held.reply.reply.body.data;
+    body = std::span(held.body).first(body.size());
+    assembler_.Add(held.reply);
+  }
+  given_ = held_total_;
+  quiet_ = 0;
+  feeding_ = true;
+}
 
 void PollTable::OnRun(CallRun&& run) {
   if (run.count < kLeastPollCalls) return;

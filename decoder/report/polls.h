@@ -1,6 +1,7 @@
 // The longest waits of a session: runs of equal calls, most calls first kept.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -12,12 +13,15 @@ namespace tg::report {
 inline constexpr size_t kMaxPolls = 10;
 inline constexpr uint64_t kLeastPollCalls = 100;
 
+// Finding runs costs more than all else that a report does with a call, and most calls are in none.
+// So calls go to the folder only from the moment that one is asked again within kMaxPeriod calls;
+// the few before it, with which the run began, are held for that.
 class PollTable : private model::CallSink {
  public:
   PollTable();
   PollTable(const PollTable&) = delete;
   PollTable& operator=(const PollTable&) = delete;
-  void Add(const trace::Record& record) { assembler_.Add(record); }
+  void Add(const trace::Record& record);
   void Finish();
   // In order of sequence numbers.
   const std::vector<model::CallRun>& runs() const { return runs_; }
@@ -26,6 +30,24 @@ class PollTable : private model::CallSink {
  private:
   void OnCall(model::Call&&) override {}
   void OnRun(model::CallRun&& run) override;
+
+  struct Held {
+    trace::Record request, reply;  // bodies point into `bytes`
+    bool answered = false;
+    std::array<uint8_t, model::kKeptBytes> payload, body;
+  };
+  static constexpr size_t kHeld = model::kMaxPeriod;
+  static constexpr size_t kQuiet = 64;  // calls in a row that were not asked again
+  void AddRequest(const trace::Record& record);
+  void Hold(const trace::Record& record);
+  void Start();
+
+  std::array<Held, kHeld> held_;
+  uint64_t held_total_ = 0, given_ = 0;  // given: those before it need not be given again
+  std::array<uint64_t, kHeld> asked_{};  // hashes of the newest requests
+  uint64_t requests_ = 0;
+  uint64_t quiet_ = 0;
+  bool feeding_ = false;
 
   std::vector<model::CallRun> runs_;
   uint64_t total_ = 0;

@@ -86,6 +86,8 @@ Trace Trace::Read(trace::TraceReader& reader) {
           const trace::RepeatedCall& call = record.pattern[i % record.pattern.size()];
           const uint64_t time = record.time_ns + span * i / record.issued;
           trace.steps.push_back(RequestStep(call.request, record.call + i, time));
+          open[record.call + i] = call.request.header;
+          if (i >= 8) open.erase(record.call + i - 8);
           if (call.reply && answers > 0) {
             answers--;
             trace.steps.push_back(

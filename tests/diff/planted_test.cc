@@ -48,7 +48,7 @@ std::string Describe(const DiffResult& result) {
 
 // What depends on how long the host waited; see events.h.
 bool Noise(const Step& step) {
-  constexpr uint64_t kIhRptr = 0x448c, kIhWptr = 0x4490, kDoorbellInt = 0x3e10;
+  constexpr uint64_t kIhRptr = 0x448c, kIhWptr = 0x4490, kDoorbellInt = 0x3878;
   if (step.header.bar != 5) return false;
   return step.header.arg0 == kIhRptr || step.header.arg0 == kIhWptr ||
          step.header.arg0 == kDoorbellInt;

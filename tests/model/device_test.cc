@@ -234,6 +234,41 @@ TEST(Device, RepeatRecordCountsAllItsCalls) {
   EXPECT_EQ(f.device.calls(), before + 5'000'000);
 }
 
+// The writer counts a request into the run before its answer is there; the answer that ends the
+// run is another one and comes by itself.
+TEST(Device, TheAnswerThatEndsARunCounts) {
+  Feeder f;
+  Connected(f);
+  f.Read(5, 0x4b8c, 0x2480);
+  const uint64_t before = f.call;
+  trace::RepeatedCall one;
+  one.request.header = {static_cast<uint8_t>(Command::kMmioRead), 0, 5, 0x4b8c, 4, 0};
+  trace::ReplyView reply;
+  const std::vector<uint8_t> body = Feeder::Bytes(0x2480, 4);
+  reply.body.size = 4;
+  reply.body.data = body;
+  one.reply = reply;
+  trace::Record record;
+  record.kind = trace::Record::Kind::kRepeat;
+  record.call = before + 1;
+  record.time_ns = f.now_ns;
+  record.last_time_ns = f.now_ns + 1000;
+  record.pattern = std::span(&one, 1);
+  record.issued = 1000;
+  record.answered = 999;
+  f.device.Feed(record);
+  const RegisterState* rptr = f.device.registers().Find("SDMA0_QUEUE0_RB_RPTR");
+  EXPECT_EQ(rptr->reads, 1000u);
+  EXPECT_EQ(rptr->value, 0x2480u);
+  f.call = before + 1000;
+  f.Reply(4, 0, Feeder::Bytes(0x24c4, 4));
+  rptr = f.device.registers().Find("SDMA0_QUEUE0_RB_RPTR");
+  EXPECT_EQ(rptr->reads, 1001u);
+  EXPECT_EQ(rptr->value, 0x24c4u);
+  EXPECT_EQ(rptr->last_read.at.call, before + 1000);
+  EXPECT_EQ(f.device.calls(), before + 1000);
+}
+
 TEST(Device, OutOfRangeWriteIsNotApplied) {
   Feeder f;
   Connected(f, 256 << 20);
