@@ -27,12 +27,15 @@ inline constexpr uint32_t kMqdEopControl = 0x29c;
 inline constexpr uint32_t kMqdAqlControl = 0x2d4;
 
 // regCP_HQD_PQ_CONTROL.queue_size and EOP size: bytes = 4 << (n + 1). SDMA and IH RB_CNTL.rb_size:
-// 4 << n.
+// 4 << n. 0 where no 64-bit size can say it.
+constexpr uint64_t RingBytes(uint32_t log2_dwords) {
+  return log2_dwords > 61 ? 0 : 4ull << log2_dwords;
+}
 constexpr uint64_t PqRingBytes(uint32_t pq_control) {
-  return 4ull << ((pq_control & 0x3f) + 1);
+  return RingBytes((pq_control & 0x3f) + 1);
 }
 constexpr uint64_t RbRingBytes(uint32_t rb_size) {
-  return 4ull << (rb_size & 0x3f);
+  return RingBytes(rb_size & 0x3f);
 }
 
 // The queue page ("gart"), one per queue, in host memory; shaped like amd_queue_t.

@@ -210,6 +210,11 @@ TEST(Mqd, RingSizes) {
   EXPECT_EQ(PqRingBytes(21), 16u << 20);  // (16 MiB / 4).bit_length() - 2
   EXPECT_EQ(RbRingBytes(22), 16u << 20);
   EXPECT_EQ(RbRingBytes(16), kVramIhRingSize);
+  // Sizes that 64 bits cannot say: no ring at all.
+  EXPECT_EQ(PqRingBytes(60), 1ull << 63);
+  EXPECT_EQ(PqRingBytes(61), 0u);
+  EXPECT_EQ(PqRingBytes(63), 0u);
+  EXPECT_EQ(RbRingBytes(63), 0u);
 }
 
 TEST(VramLayout, Places) {
