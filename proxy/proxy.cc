@@ -78,6 +78,9 @@ void Proxy::Note(const pb::SessionEvent& event) {
 }
 
 void Proxy::Watch() {
+  // It came while the one before was still there; held since, that one will not make room by
+  // itself.
+  if (session_ && session_->held() && !waiting_.empty()) session_->Close("the next client came");
   if (session_ && session_->held() && !gone_told_) {
     gone_told_ = true;
     if (options_.client_gone) options_.client_gone();

@@ -552,6 +552,25 @@ TEST(AutopsyOnTheWire, NotWithoutAMappedBarOrAKnownCard) {
   }
 }
 
+// With --hold-upstream, also for a client that was waiting all the while.
+TEST(AutopsyOnTheWire, TheNextClientIsServedAfterwards) {
+  SessionOptions options = WithAutopsy();
+  options.hold_upstream = true;
+  Chain chain({}, options);
+  Client first(chain.proxy->address());
+  ASSERT_TRUE(first.Send(Request(Command::kMapBar, 5)));
+  EXPECT_EQ(first.Recv(17), Reply(0, 0x7f0000100000, 0x100000));
+  Client second(chain.proxy->address());
+  ASSERT_TRUE(second.Send(Request(Command::kCfgRead, 0, 0, 4)));
+  EXPECT_TRUE(chain.proxy->WaitLog("is waiting for client 1"));
+  first.Close();
+  EXPECT_EQ(second.Recv(17), Reply(0, 0x744c1002));
+  EXPECT_EQ(chain.proxy->CountLog("registers read after the client has left"), 1);
+  second.Close();
+  chain.proxy->Finish();
+  EXPECT_EQ(chain.server->connections(), 2);
+}
+
 // Its decisions, without sockets.
 TEST(Autopsy, OneOfEachStallAndOneQuestionAtATime) {
   AutopsyOptions options;
