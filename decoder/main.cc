@@ -3,6 +3,7 @@
 // Exit codes: 0 healthy or nothing to find, 1 difference or hang found, 2 usage, 3 unreadable,
 // 4 decoded but incomplete.
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -201,7 +202,14 @@ struct DiffFlags {
   std::string good, hung;
   tg::diff::DiffOptions options;
   bool side_by_side = false;
+  size_t width = 0;  // 0: the terminal's
 };
+
+size_t TerminalWidth() {
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40) return size.ws_col;
+  return 100;
+}
 
 int Diff(const Options& options, DiffFlags& flags) {
   const bool terminal = isatty(STDERR_FILENO) == 1;
@@ -215,8 +223,10 @@ int Diff(const Options& options, DiffFlags& flags) {
   if (!result) return Unreadable(result.error());
   const Screen screen(options, true);
   Output out(screen.file(), screen.colour());
-  out.Write(options.json() ? tg::diff::DiffJson(*result)
-                           : tg::diff::DiffText(*result, {flags.side_by_side, screen.colour()}));
+  out.Write(options.json()
+                ? tg::diff::DiffJson(*result)
+                : tg::diff::DiffText(*result, {flags.side_by_side, screen.colour(),
+                                               flags.width ? flags.width : TerminalWidth()}));
   return result->exit_code();
 }
 
@@ -346,6 +356,8 @@ int main(int argc, char** argv) {
   diff_app->add_flag("--no-pager", options.no_pager, "never use a pager");
   diff_app->add_flag("--strict", diff.options.strict, "compare everything but times");
   diff_app->add_flag("--side-by-side", diff.side_by_side, "context of both in two columns");
+  diff_app->add_option("--width", diff.width, "columns of text (default: the terminal's, or 100)")
+      ->check(CLI::Range(40, 1000));
   const std::string globs = "register (glob), barN, command, phase or kind of event";
   diff_app->add_option("--only", diff.options.filter.only, "only this " + globs)
       ->allow_extra_args(false);
