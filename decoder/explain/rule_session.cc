@@ -114,6 +114,26 @@ void RuleUnanswered(const Facts& facts, Findings& out) {
   for (const auto& write : facts.session.suspects)
     if (f.evidence.size() < 9)
       f.evidence.push_back({write.seq, "suspect: " + NamedWrite(facts, write)});
+  // Nothing was answered on this connection at all, not even what needs no card: the kernel accepts
+  // a second client, the server does not.
+  const auto command = static_cast<wire::Command>(facts.unanswered.front().header.command);
+  const bool needs_no_card =
+      command == wire::Command::kMapBar || command == wire::Command::kCfgRead ||
+      command == wire::Command::kResizeBar || command == wire::Command::kMapSysmemFd ||
+      command == wire::Command::kMapSysmem || command == wire::Command::kPing;
+  if (facts.whole && needs_no_card && !facts.session.connections.empty() &&
+      facts.session.connections.back().calls == facts.unanswered.size()) {
+    f.rule = "second_client";
+    f.summary = fmt::format(
+        "no answer since connecting, for {}: the server serves one client, another has it",
+        Duration(waited));
+    f.confidence = waited >= 1'000'000'000 ? 80 : 55;
+    f.advice = Advice::kRestartProcess;
+    f.reason =
+        "end the other client first; if there is none, the server itself hangs: start it again";
+    out.push_back(std::move(f));
+    return;
+  }
   f.advice = Advice::kReplug;
   f.reason = "the read never came back from the bus; reboot if the card stays away";
   out.push_back(std::move(f));

@@ -191,6 +191,20 @@ TEST(Variations, PollsFailAfterAModeOneReset) {
   EXPECT_EQ(e.verdict().advice, Advice::kReboot);
 }
 
+// Row 20: nothing after connect.
+TEST(Variations, AServerThatServesSomebodyElse) {
+  Scene s;
+  s.Connect();
+  s.Request(wire::Command::kMapBar, 0, 0);
+  s.Sleep(20);
+  s.Closed();
+  const Explanation e = s.Explain();
+  EXPECT_EQ(e.verdict().rule, "second_client") << Findings(e);
+  EXPECT_EQ(e.verdict().advice, Advice::kRestartProcess);
+  EXPECT_THAT(e.verdict().reason, HasSubstr("end the other client first"));
+  EXPECT_LE(e.verdict().summary.size(), kColumns);
+}
+
 TEST(Variations, EmptyInterruptRingReadOverAndOver) {
   Scene s;
   Work(s);
