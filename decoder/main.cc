@@ -339,7 +339,7 @@ int main(int argc, char** argv) {
   vm_app->add_option("what", vm.words, "map, walk ADDRESS or who ADDRESS, and the trace");
   vm_app->add_option("--walk", vm.walk, "where this address leads");
   vm_app->add_option("--who", vm.who, "every write to the entries that map this address");
-  for (CLI::App* sub : {regs_app, discovery_app, boot_app, bars_app, vm_app})
+  for (CLI::App* sub : {regs_app, discovery_app, boot_app, bars_app, vm_app, copies_app})
     sub->add_option("--at", options.at, "as it was after this record");
   RingsFlags rings;
   rings_app->add_option("--queue", rings.options.queue, "only this queue, e.g. sdma0");
@@ -425,7 +425,7 @@ int main(int argc, char** argv) {
   }
   if (copies_app->parsed()) {
     return Section(options, [&](tg::trace::TraceReader& reader, Output& out) {
-      return tg::report::PrintCopies(reader, options.json(), out);
+      return tg::report::PrintCopies(reader, options.json(), out, options.at);
     });
   }
   if (export_app->parsed()) return Export(options, exported, raw_export);

@@ -7,6 +7,7 @@
 #include "decoder/model/device.h"
 #include "decoder/model/queue_device.h"
 #include "decoder/model/words.h"
+#include "decoder/report/feed.h"
 
 namespace tg::report {
 namespace {
@@ -164,11 +165,10 @@ void CopiesText(const Json& copies, Output& out) {
   }
 }
 
-Result<int> PrintCopies(trace::TraceReader& reader, bool json, Output& out) {
+Result<int> PrintCopies(trace::TraceReader& reader, bool json, Output& out, uint64_t at) {
   model::Device device;
   model::DeviceQueues queues(device);
-  trace::Record record;
-  while (reader.Next(record)) device.Feed(record);
+  FeedUpTo(reader, device, at);
   queues.Finish();
   const Json document = CopiesJson(queues.copies());
   if (json) {

@@ -18,6 +18,7 @@ Json CopiesJson(const model::Copies& copies);
 void CopiesText(const Json& copies, Output& out);
 
 // `rpcdecode copies`.
-Result<int> PrintCopies(trace::TraceReader& reader, bool json, Output& out);
+Result<int> PrintCopies(trace::TraceReader& reader, bool json, Output& out,
+                        uint64_t at = UINT64_MAX);
 
 }  // namespace tg::report
