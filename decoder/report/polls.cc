@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "decoder/model/words.h"
 #include "schemas/trace/trace.pb.h"
@@ -44,10 +45,16 @@ void PollTable::AddRequest(const trace::Record& record) {
     hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
     hash ^= hash >> 29;
   }
+  // Writes of other values are no run.
+  uint64_t value = 0;
+  if (!r.payload.data.empty())
+    std::memcpy(&value, r.payload.data.data(), std::min<size_t>(8, r.payload.data.size()));
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
   bool again = false;
   for (const uint64_t asked : asked_) again = again || asked == hash;
-  asked_[requests_++ % kHeld] = hash;
+  asked_[requests_++ % asked_.size()] = hash;
   quiet_ = again ? 0 : quiet_ + 1;
+  again_ = again ? again_ + 1 : 0;
   const bool plain = r.payload.data.size() <= model::kKeptBytes && !r.payload.streamed &&
                      !r.truncated && r.refused.empty() && r.injected.empty();
   if (feeding_ && quiet_ >= kQuiet && plain && !assembler_.waiting()) {
@@ -55,7 +62,7 @@ void PollTable::AddRequest(const trace::Record& record) {
     feeding_ = false;
     given_ = held_total_;
   }
-  if (!feeding_ && (again || !plain)) Start();
+  if (!feeding_ && (again_ >= kAgain || !plain)) Start();
   if (feeding_)
     assembler_.Add(record);
   else

@@ -36,17 +36,18 @@ class PollTable : private model::CallSink {
     bool answered = false;
     std::array<uint8_t, model::kKeptBytes> payload, body;
   };
-  static constexpr size_t kHeld = model::kMaxPeriod;
-  static constexpr size_t kQuiet = 64;  // calls in a row that were not asked again
+  static constexpr size_t kHeld = 2 * model::kMaxPeriod;
+  static constexpr size_t kQuiet = 32;  // calls in a row that were not asked again
+  static constexpr size_t kAgain = 3;   // calls in a row that were: fewer are chance
   void AddRequest(const trace::Record& record);
   void Hold(const trace::Record& record);
   void Start();
 
   std::array<Held, kHeld> held_;
   uint64_t held_total_ = 0, given_ = 0;  // given: those before it need not be given again
-  std::array<uint64_t, kHeld> asked_{};  // hashes of the newest requests
+  std::array<uint64_t, model::kMaxPeriod> asked_{};  // hashes of the newest requests
   uint64_t requests_ = 0;
-  uint64_t quiet_ = 0;
+  uint64_t quiet_ = 0, again_ = 0;
   bool feeding_ = false;
 
   std::vector<model::CallRun> runs_;
