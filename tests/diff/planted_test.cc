@@ -219,13 +219,15 @@ const std::vector<Plant>& Plants() {
                        return (t.steps[i].request(Command::kResizeBar));
                      },
                      [](Trace& t, size_t i) { t.AnswerOf(i)->reply.status = 1; }});
-      all.push_back({"firmware", trace, 2,
-                     [](const Trace& t, size_t i) {
-                       const Step& s = t.steps[i];
-                       return s.request(Command::kMmioWrite) && s.header.bar == 0 &&
-                              s.header.arg0 == 0x100000 && s.body.xxh3 && !s.body.all_zero;
-                     },
-                     [](Trace& t, size_t i) { *t.steps[i].body.xxh3 ^= 1; }});
+      // A partial boot finds its firmware loaded.
+      if (std::string_view(trace) != "partial_boot")
+        all.push_back({"firmware", trace, 2,
+                       [](const Trace& t, size_t i) {
+                         const Step& s = t.steps[i];
+                         return s.request(Command::kMmioWrite) && s.header.bar == 0 &&
+                                s.header.arg0 == 0x100000 && s.body.xxh3 && !s.body.all_zero;
+                       },
+                       [](Trace& t, size_t i) { *t.steps[i].body.xxh3 ^= 1; }});
       all.push_back({"block in VRAM", trace, 2,
                      [](const Trace& t, size_t i) {
                        const Step& s = t.steps[i];
@@ -251,7 +253,7 @@ TEST_P(Planted, IsOneDifference) {
   std::vector<size_t> places;
   for (size_t i = 0; i < good.steps.size(); i++)
     if (plant.fits(good, i)) places.push_back(i);
-  if (places.empty()) GTEST_SKIP() << plant.trace << " has no place for it";
+  ASSERT_FALSE(places.empty()) << plant.trace << " has no place for it";
   std::mt19937 random(static_cast<unsigned>(GetParam()) + 1);
   std::shuffle(places.begin(), places.end(), random);
   places.resize(std::min(places.size(), Places(plant.usual)));
