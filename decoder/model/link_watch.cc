@@ -30,6 +30,11 @@ uint64_t Key(const wire::RequestHeader& h) {
          (static_cast<uint64_t>(h.dev & 0xff) << 56);
 }
 
+constexpr size_t kWrittenSlots = 8192;
+size_t WrittenSlot(uint64_t key) {
+  return (key * 0x9e3779b97f4a7c15ull) >> 51;  // 13 bits
+}
+
 std::string CommandText(uint16_t command) {
   return fmt::format("COMMAND {} = memory {}, bus master {}", HexPadded(command, 4),
                      command & 2 ? "on" : "off", command & 4 ? "on" : "off");
@@ -74,8 +79,7 @@ void LinkWatch::OnBar(uint32_t bar, uint64_t size) {
 void LinkWatch::NewConnection() {
   // Another process, another set of registers as far as "last good read" goes.
   registers_.clear();
-  written_ = {};
-  written_values_.clear();
+  written_.clear();
   latency_reads_ = slow_reads_ = 0;
 }
 
@@ -138,13 +142,8 @@ void LinkWatch::OnWrite(const wire::RequestHeader& header, uint64_t value) {
   if (header.bar == 5) bar5_used_ = true;
   const bool ones = header.arg1 > 0 && header.arg1 <= 8 && IsAllOnes(value, header.arg1);
   if ((header.arg1 == 4 || header.arg1 == 8) && !IsRegisterBar(header)) {
-    const uint32_t at = written_.Find(Key(header));
-    if (at != FlatIndex::kNone) {
-      written_values_[at] = value;
-    } else if (written_.size() < kMaxRegisters) {
-      written_.Add(Key(header), static_cast<uint32_t>(written_values_.size()));
-      written_values_.push_back(value);
-    }
+    if (written_.empty()) written_.resize(kWrittenSlots);
+    written_[WrittenSlot(Key(header))] = {Key(header), value};
   }
   if (!ones && !ones_written_) return;
   const auto it = registers_.find(Key(header));
@@ -199,11 +198,11 @@ void LinkWatch::OnRead(const ReadSeen& read, const Writes& writes) {
   bool read_back = false;
   if (!IsRegisterBar(read.header)) {
     if ((size != 4 && size != 8) || !IsAllOnes(read.value, size)) return;
-    const uint32_t wrote = written_.Find(Key(read.header));
+    if (written_.empty()) return;
+    const uint64_t key = Key(read.header);
+    const Written& wrote = written_[WrittenSlot(key)];
     // Of 8 bytes written the low half may be read alone.
-    if (wrote == FlatIndex::kNone ||
-        IsAllOnes(written_values_[wrote] & (size == 8 ? ~0ull : UINT32_MAX), size))
-      return;
+    if (wrote.key != key || IsAllOnes(wrote.value & (size == 8 ? ~0ull : UINT32_MAX), size)) return;
     read_back = true;
   }
 

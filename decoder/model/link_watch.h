@@ -19,7 +19,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "decoder/model/flat_index.h"
 #include "decoder/model/types.h"
 #include "schemas/wire/commands.h"
 
@@ -128,9 +127,13 @@ class LinkWatch {
   Vendor vendor_ = Vendor::kUnknown;
   std::unordered_map<uint64_t, Register> registers_;  // at most kMaxRegisters
   std::unordered_map<uint32_t, uint64_t> bar_size_;   // at most kMaxBars
-  // What was written last to small places outside the register BAR; at most kMaxRegisters.
-  FlatIndex written_;  // key -> position in written_values_
-  std::vector<uint64_t> written_values_;
+  // What was written last to small places outside the register BAR, by a hash of the key: of two
+  // places that share a slot the older one is forgotten. Small, as every write goes through it.
+  struct Written {
+    uint64_t key = UINT64_MAX;
+    uint64_t value = 0;
+  };
+  std::vector<Written> written_;
   bool ones_written_ = false;  // some entry of registers_ has it
   bool bar5_used_ = false;
 

@@ -51,7 +51,7 @@ void PollTable::AddRequest(const trace::Record& record) {
     std::memcpy(&value, r.payload.data.data(), std::min<size_t>(8, r.payload.data.size()));
   hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
   bool again = false;
-  for (const uint64_t asked : asked_) again = again || asked == hash;
+  for (const uint64_t asked : asked_) again |= asked == hash;  // no early end: it vectorizes
   asked_[requests_++ % asked_.size()] = hash;
   quiet_ = again ? 0 : quiet_ + 1;
   again_ = again ? again_ + 1 : 0;
