@@ -204,7 +204,8 @@ void SessionModel::Impl::CheckBarAddress(const trace::RequestView& request, uint
       if (static_cast<uint32_t>(address) != word) continue;
       if (address > UINT32_MAX) {
         // A low half of zero says nothing: it is written everywhere.
-        if (word != 0 && halves.size() < 16) halves.push_back({bar.index, shift, address, seq, bar.seq, h, 4});
+        if (word != 0 && halves.size() < 16)
+          halves.push_back({bar.index, shift, address, seq, bar.seq, h, 4});
       } else if (plain(address)) {
         Warn("B06", seq,
              fmt::format("write contains MAP_BAR {} server address{}: {} holds {:#x} (record {}, "
