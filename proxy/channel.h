@@ -2,10 +2,11 @@
 // other, with the descriptors that came among them. Knows nothing of frames; its owner says where
 // messages end.
 //
-//   [ queued messages, to be sent one send call each | received, not yet cut into messages ]
+//   [ queued messages, to be sent whole | received, not yet cut into messages ]
 //
-// Invariants: bytes leave in the order they came; a message starts with a send call of its own
-// (TinyGPU.app takes a header with one recv and hangs up on a short one), and its descriptors go
+// Invariants: bytes leave in the order they came; a message is never cut by where a send
+// begins (TinyGPU.app takes a header with one recv and hangs up on a short one; what may share a
+// send says kAtomicSend), and its descriptors go
 // with the call that carries its first byte; what a partial send leaves goes without them. Memory
 // is bounded: when the buffer is full Read() takes nothing, and the kernel holds the sender back.
 #pragma once

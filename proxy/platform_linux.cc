@@ -115,6 +115,21 @@ void ForEachProcess(Visit visit) {
   });
 }
 
+// Who has them open, as far as we may see. `by_inode`: positions in `sockets`.
+template <typename Socket>
+void AddHolders(std::vector<Socket>& sockets, const std::map<uint64_t, size_t>& by_inode) {
+  ForEachProcess([&](pid_t pid) {
+    const std::string fds = "/proc/" + std::to_string(pid) + "/fd";
+    ForEachEntry(fds, [&](const char* fd) {
+      if (fd[0] == '.') return;
+      const auto found = by_inode.find(SocketInode(fds + "/" + fd));
+      if (found == by_inode.end()) return;
+      std::vector<pid_t>& holders = sockets[found->second].holders;
+      if (holders.empty() || holders.back() != pid) holders.push_back(pid);
+    });
+  });
+}
+
 }  // namespace
 
 bool ListUnixSockets(std::vector<UnixSocket>& sockets) {
@@ -137,16 +152,7 @@ bool ListUnixSockets(std::vector<UnixSocket>& sockets) {
         {path, (std::strtoul(flags.c_str(), nullptr, 16) & 0x10000) != 0, inode, 0, {}});
   }
   AddPeers(sockets, by_inode);
-  ForEachProcess([&](pid_t pid) {
-    const std::string fds = "/proc/" + std::to_string(pid) + "/fd";
-    ForEachEntry(fds, [&](const char* fd) {
-      if (fd[0] == '.') return;
-      const auto found = by_inode.find(SocketInode(fds + "/" + fd));
-      if (found == by_inode.end()) return;
-      std::vector<pid_t>& holders = sockets[found->second].holders;
-      if (holders.empty() || holders.back() != pid) holders.push_back(pid);
-    });
-  });
+  AddHolders(sockets, by_inode);
   return true;
 }
 
@@ -199,16 +205,7 @@ bool ListTcpSockets(std::vector<TcpSocket>& sockets) {
     }
   }
   if (!readable) return false;
-  ForEachProcess([&](pid_t pid) {
-    const std::string fds = "/proc/" + std::to_string(pid) + "/fd";
-    ForEachEntry(fds, [&](const char* fd) {
-      if (fd[0] == '.') return;
-      const auto found = by_inode.find(SocketInode(fds + "/" + fd));
-      if (found == by_inode.end()) return;
-      std::vector<pid_t>& holders = sockets[found->second].holders;
-      if (holders.empty() || holders.back() != pid) holders.push_back(pid);
-    });
-  });
+  AddHolders(sockets, by_inode);
   return true;
 }
 

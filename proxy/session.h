@@ -1,11 +1,11 @@
 // One client's connection relayed to the server: cuts both streams into messages, records each
 // before it goes on, passes bytes and descriptors unchanged.
 //
-//   client  --requests-->  Channel  --one send per message-->  server
-//           <--replies---  Channel  <----------------------
+//   client  --requests-->  Channel  --whole messages per send-->  server
+//           <--replies---  Channel  <---------------------------
 //
 // Invariants (design: "Laws"): a request is in the trace's mapping before its first byte goes
-// upstream; a message starts with a send call of its own; a reply header and its descriptors go in
+// upstream; a send call starts with a message; a reply header and its descriptors go in
 // one call; payloads up to 1 MiB go only when complete; what was received is delivered before a
 // side is closed; memory is bounded, a slow receiver holds the sender back as without a proxy.
 //
