@@ -1,6 +1,7 @@
 #include "proxy/tap.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -18,6 +19,13 @@ bool AllZero(std::span<const uint8_t> bytes) {
          (bytes[0] == 0 && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
 }
 
+void HashZeros(XXH3_state_t* hash, uint64_t count) {
+  static constexpr std::array<uint8_t, 4096> kZeros{};
+  for (; count > kZeros.size(); count -= kZeros.size())
+    XXH3_64bits_update(hash, kZeros.data(), kZeros.size());
+  XXH3_64bits_update(hash, kZeros.data(), count);
+}
+
 }  // namespace
 
 struct Tap::Stream {
@@ -26,8 +34,19 @@ struct Tap::Stream {
   bool of_reply = false;
   uint64_t size = 0;
   uint64_t received = 0;
+  // Zeros are counted, and hashed only when something else follows: cleared memory is a large part
+  // of what goes to a card.
   bool zero = true;
-  XXH3_state_t hash;
+  XXH3_state_t hash;  // of the first `received` bytes, unless `zero`
+
+  void Add(std::span<const uint8_t> bytes) {
+    if (zero && !AllZero(bytes)) {
+      zero = false;
+      HashZeros(&hash, received);
+    }
+    if (!zero) XXH3_64bits_update(&hash, bytes.data(), bytes.size());
+    received += bytes.size();
+  }
 };
 
 Result<BodyPolicy> ParseBodyPolicy(std::string_view text) {
@@ -74,7 +93,8 @@ trace::BodyRecord Tap::Whole(std::span<const uint8_t> bytes, size_t small) {
   if (bytes.size() <= small) return record;
   record.data = Head(bytes);
   record.all_zero = AllZero(bytes);
-  if (record.data.size() < bytes.size()) record.xxh3 = XXH3_64bits(bytes.data(), bytes.size());
+  if (record.data.size() < bytes.size() && !record.all_zero)
+    record.xxh3 = XXH3_64bits(bytes.data(), bytes.size());
   return record;
 }
 
@@ -134,18 +154,14 @@ void Tap::StartStream(Stream& stream, uint64_t call, bool of_reply, uint64_t siz
   XXH3_64bits_reset(&stream.hash);
   if (policy_ == BodyPolicy::kFull && bytes.size() > recorded.size())
     EmitChunks(stream, recorded.size(), bytes.subspan(recorded.size()), now);
-  XXH3_64bits_update(&stream.hash, bytes.data(), bytes.size());
-  stream.zero = AllZero(bytes);
-  stream.received = bytes.size();
+  stream.Add(bytes);
   if (stream.received == size) Finish(stream, now);
 }
 
 void Tap::Continue(Stream& stream, std::span<const uint8_t> bytes, uint64_t now) {
   if (!stream.active) return;
   if (policy_ == BodyPolicy::kFull) EmitChunks(stream, stream.received, bytes, now);
-  XXH3_64bits_update(&stream.hash, bytes.data(), bytes.size());
-  stream.zero = stream.zero && AllZero(bytes);
-  stream.received += bytes.size();
+  stream.Add(bytes);
   if (stream.received >= stream.size) Finish(stream, now);
 }
 
@@ -174,8 +190,10 @@ void Tap::Finish(Stream& stream, uint64_t now) {
   chunk.set_offset(stream.received);
   chunk.set_last(true);
   chunk.set_received(stream.received);
-  chunk.set_xxh3(XXH3_64bits_digest(&stream.hash));
-  chunk.set_all_zero(stream.zero);
+  if (stream.zero)
+    chunk.set_all_zero(true);
+  else
+    chunk.set_xxh3(XXH3_64bits_digest(&stream.hash));
   writer_.Append(packet, now);
 }
 

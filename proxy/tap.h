@@ -2,7 +2,7 @@
 //
 // What of a payload or body is kept (`--bodies`): up to 4 KiB (of replies 16) always whole, for
 // those are the registers, page-table entries, ring words and the discovery table. Of a larger one:
-//   head  size, XXH3-64, whether it is all zero, and the first 256 bytes (default); SYSMEM_WRITE up
+//   head  size, XXH3-64 or that it is all zero, and the first 256 bytes (default); SYSMEM_WRITE up
 //         to 64 KiB whole: over TCP long stretches of a ring come in one piece
 //   hash  the same without the first bytes
 //   full  everything, in packets of at most 1 MiB: what replay needs

@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -251,13 +252,26 @@ Figures Measure(const std::string& path, double seconds) {
 }
 
 // A child process; ended with SIGTERM.
+// Ends the children too, when the comparison is ended from outside.
+std::array<std::atomic<pid_t>, 8> children;  // 0: none
+
+void EndChildren(int signal) {
+  for (const auto& child : children)
+    if (child > 0) ::kill(child, SIGTERM);
+  ::_exit(128 + signal);
+}
+
 class Child {
  public:
   template <typename Body>
   static Child Fork(Body body) {
     Child child;
     child.pid_ = ::fork();
-    if (child.pid_ == 0) ::_exit(body());
+    if (child.pid_ == 0) {
+      for (const int signal : {SIGINT, SIGTERM}) ::signal(signal, SIG_DFL);
+      ::_exit(body());
+    }
+    *std::find(children.begin(), children.end(), 0) = child.pid_;
     return child;
   }
   static Child Exec(std::vector<std::string> words) {
@@ -280,6 +294,7 @@ class Child {
     ::kill(pid_, SIGTERM);
     rusage usage{};
     ::wait4(pid_, nullptr, 0, &usage);
+    *std::find(children.begin(), children.end(), pid_) = 0;
     pid_ = -1;
 #ifdef __APPLE__
     return static_cast<double>(usage.ru_maxrss) / (1 << 20);
@@ -306,6 +321,7 @@ int Compare(const std::string& proxy, int rounds, double seconds, double gib) {
   std::string pattern =
       std::string(std::getenv("TMPDIR") ? std::getenv("TMPDIR") : "/tmp") + "/wirebench-XXXXXX";
   if (!::mkdtemp(pattern.data())) Die("mkdtemp");
+  for (const int signal : {SIGINT, SIGTERM}) ::signal(signal, EndChildren);
   const std::string dir = pattern + "/", upstream = dir + "server";
   const auto proxy_words = [&](const std::string& name, const char* spin) {
     return std::vector<std::string>{proxy,       "serve",  "-l",          dir + name,

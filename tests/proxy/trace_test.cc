@@ -6,6 +6,7 @@
 #include <xxhash.h>
 
 #include <atomic>
+#include <optional>
 
 #include "tests/proxy/rig.h"
 #include "tests/wire/hex.h"
@@ -99,10 +100,13 @@ TEST(Trace, SysmemWritesAreWholeUpTo64KiB) {
 }
 
 TEST(Trace, HashesAndZeroFlagsAreThoseOfTheBytes) {
-  const Bytes big = Pattern(3 << 20), zeros(2 << 20), middle = Pattern(100000, 4);
+  const Bytes big = Pattern(3 << 20), zeros(2 << 20), middle = Pattern(100000, 4), few(9000);
+  Bytes late(3 << 20);  // zeros to the last byte but one: counted, then hashed after all
+  late[late.size() - 2] = 1;
   Chain chain;
   Client client(chain.proxy->address());
-  for (const Bytes& payload : {big, zeros, middle}) ASSERT_TRUE(client.Send(Write(0, 0, payload)));
+  for (const Bytes& payload : {big, zeros, middle, few, late})
+    ASSERT_TRUE(client.Send(Write(0, 0, payload)));
   ASSERT_TRUE(client.Send(Request(Command::kMmioRead, 5, 9, 3 << 20)));
   ASSERT_EQ(client.Recv(17 + (3 << 20)).size(), 17u + (3 << 20));
   client.Close();
@@ -110,19 +114,25 @@ TEST(Trace, HashesAndZeroFlagsAreThoseOfTheBytes) {
   auto reader = trace::TraceReader::Open(chain.proxy->trace_path());
   ASSERT_TRUE(reader.has_value());
   trace::Record record;
-  std::vector<std::pair<uint64_t, bool>> found;  // hash, all zero
+  std::vector<std::pair<std::optional<uint64_t>, bool>> found;  // hash, all zero
   while ((*reader)->Next(record)) {
-    if (record.kind == trace::Record::Kind::kRequest && record.request.payload.xxh3)
-      found.emplace_back(*record.request.payload.xxh3, record.request.payload.all_zero);
+    if (record.kind == trace::Record::Kind::kRequest && !record.request.payload.streamed &&
+        record.request.payload.size > 0)
+      found.emplace_back(record.request.payload.xxh3, record.request.payload.all_zero);
     if (record.kind == trace::Record::Kind::kPacket && record.packet->has_chunk() &&
-        record.packet->chunk().last())
-      found.emplace_back(record.packet->chunk().xxh3(), record.packet->chunk().all_zero());
+        record.packet->chunk().last()) {
+      const auto& chunk = record.packet->chunk();
+      found.emplace_back(chunk.has_xxh3() ? std::optional<uint64_t>(chunk.xxh3()) : std::nullopt,
+                         chunk.all_zero());
+    }
   }
   const Bytes body = Pattern(3 << 20, 9);
-  const std::vector<std::pair<uint64_t, bool>> expected = {
+  const std::vector<std::pair<std::optional<uint64_t>, bool>> expected = {
       {XXH3_64bits(big.data(), big.size()), false},
-      {XXH3_64bits(zeros.data(), zeros.size()), true},
+      {std::nullopt, true},
       {XXH3_64bits(middle.data(), middle.size()), false},
+      {std::nullopt, true},
+      {XXH3_64bits(late.data(), late.size()), false},
       {XXH3_64bits(body.data(), body.size()), false}};
   EXPECT_EQ(found, expected);
 }
