@@ -326,21 +326,10 @@ bool Session::FlushToServer() {
   const Channel::SendResult result =
       requests_.Send(peers_.server.get(), SendWait(requests_, replies_));
   counters_.to_server += requests_.sent() - before;
-  switch (result) {
-    case Channel::SendResult::kDone:
-      return true;
-    case Channel::SendResult::kBlocked:
-      return false;
-    case Channel::SendResult::kRetry:
-      retrying_ = true;
-      uv_timer_start(&handles_->retry, OnRetry, 1, 0);
-      return false;
-    case Channel::SendResult::kClosed:
-      NoteClosed("server");
-      server_closed_ = true;
-      undelivered_to_server_ += requests_.DropQueue();
-      return true;
-  }
+  if (result != Channel::SendResult::kClosed) return TookAll(result);
+  NoteClosed("server");
+  server_closed_ = true;
+  undelivered_to_server_ += requests_.DropQueue();
   return true;
 }
 
@@ -502,22 +491,20 @@ bool Session::FlushToClient() {
   const Channel::SendResult result =
       replies_.Send(peers_.client.get(), SendWait(replies_, requests_));
   counters_.to_client += replies_.sent() - before;
-  switch (result) {
-    case Channel::SendResult::kDone:
-      return true;
-    case Channel::SendResult::kBlocked:
-      return false;
-    case Channel::SendResult::kRetry:
-      retrying_ = true;
-      uv_timer_start(&handles_->retry, OnRetry, 1, 0);
-      return false;
-    case Channel::SendResult::kClosed:
-      NoteClosed("client");
-      client_closed_ = true;
-      undelivered_to_client_ += replies_.DropQueue();
-      return true;
-  }
+  if (result != Channel::SendResult::kClosed) return TookAll(result);
+  NoteClosed("client");
+  client_closed_ = true;
+  undelivered_to_client_ += replies_.DropQueue();
   return true;
+}
+
+// What a send to a peer that still reads came to; false: what is queued must wait.
+bool Session::TookAll(Channel::SendResult result) {
+  if (result == Channel::SendResult::kRetry) {
+    retrying_ = true;
+    uv_timer_start(&handles_->retry, OnRetry, 1, 0);
+  }
+  return result == Channel::SendResult::kDone;
 }
 
 void Session::OnRetry(uv_timer_t* handle) {

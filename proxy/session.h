@@ -111,6 +111,7 @@ class Session {
   void CollectAddresses(const wire::ReplyEvent& event, uint64_t now);
   bool FlushToServer();
   bool FlushToClient();
+  bool TookAll(Channel::SendResult result);
   void Spin();
   void Park();
   void Settle();
