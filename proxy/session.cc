@@ -129,10 +129,8 @@ void Session::OnPoll(uv_poll_t* handle, int status, int events) {
       self->PumpRequests();
     else
       self->PumpReplies();
-    // Traffic that spinning would have caught.
-    if (uv_hrtime() - last < self->options_.spin_us * 1000ull)
-      self->spin_credit_ = std::min(kMaxCredit, self->spin_credit_ + 2);
-    self->Spin();
+    if (uv_hrtime() - last < self->options_.spin_us * 1000ull) self->EarnSpin();
+    self->AwaitMore();
   }
   self->Settle();
 }
@@ -141,58 +139,68 @@ void Session::OnIdle(uv_idle_t* handle) {
   auto* self = static_cast<Session*>(handle->data);
   uv_idle_stop(handle);
   if (self->finishing_) return;
-  self->Spin();
+  self->AwaitMore();
   self->Settle();
 }
 
-// Polls both sockets for a while after the last byte: waking from sleep costs tens of
-// microseconds, as much as the round trip itself. Given up when it does not pay.
-void Session::Spin() {
-  if (options_.spin_us == 0) return Park();
-  if (spin_credit_ <= 0) return;
+// Stays at the sockets while traffic is dense: going to sleep in the event loop and waking from it
+// costs tens of microseconds, as much as the round trip itself.
+void Session::AwaitMore() {
+  const uint64_t start = uv_hrtime();
   const uint64_t window = options_.spin_us * 1000ull;
-  const uint64_t start = uv_hrtime();
-  uint64_t deadline = start + window;
-  for (uint32_t i = 0;; i++) {
-    if (!requests_.queue_empty() || !replies_.queue_empty()) return;  // somebody is slow: sleep
-    // A synchronous client sends nothing while it waits, so mostly look where something is due.
-    const bool awaiting = !pairing_.empty();
-    bool got = false;
-    if (awaiting || i % 8 == 7) got |= MayReadServer() && PumpReplies();
-    if (!awaiting || i % 8 == 3) got |= MayReadClient() && PumpRequests();
-    if (client_eof_ || server_eof_) return;
-    const uint64_t now = uv_hrtime();
-    if (got) {
-      deadline = now + window;
-      if (spin_credit_ < kMaxCredit) spin_credit_++;
-    } else if (now >= deadline) {
-      spin_credit_ -= 4;
-      return;
-    } else {
-      ::sched_yield();  // whom this woke may be waiting for this very core
-    }
-    if (now - start >= kMaxBusy) {
-      uv_idle_start(&handles_->idle, OnIdle);  // go on after the loop's other work
-      return;
-    }
-  }
-}
-
-// Without spin: sleeps in the receive itself where something is due, which wakes quicker than the
-// event loop does, and takes one system call less. Gives up after a short silence.
-void Session::Park() {
-  const uint64_t start = uv_hrtime();
   for (;;) {
-    if (!requests_.queue_empty() || !replies_.queue_empty()) return;
-    if (request_framer_.raw() || reply_framer_.raw()) return;
-    const bool got = pairing_.empty() ? MayReadClient() && PumpRequests(Channel::Wait::kBriefly)
-                                      : MayReadServer() && PumpReplies(Channel::Wait::kBriefly);
-    if (!got || client_eof_ || server_eof_) return;
+    Arrival arrival = Arrival::kNone;
+    if (window > 0 && spin_credit_ > 0) arrival = Spin(window, start + kMaxBusy);
+    if (arrival == Arrival::kNone) {
+      const uint64_t parked = uv_hrtime();
+      arrival = Park();
+      if (arrival == Arrival::kSome && uv_hrtime() - parked < window) EarnSpin();
+    }
+    if (arrival != Arrival::kSome) return;
     if (uv_hrtime() - start >= kMaxBusy) {
       uv_idle_start(&handles_->idle, OnIdle);  // go on after the loop's other work
       return;
     }
   }
+}
+
+// Traffic that spinning would have caught.
+void Session::EarnSpin() {
+  spin_credit_ = std::min(kMaxCredit, spin_credit_ + 2);
+}
+
+// Polls both sockets for `window` ns. Given up for a while when it does not pay.
+Session::Arrival Session::Spin(uint64_t window, uint64_t until) {
+  const uint64_t deadline = uv_hrtime() + window;
+  for (uint32_t i = 0;; i++) {
+    if (!NobodyIsSlow()) return Arrival::kOver;
+    // A synchronous client sends nothing while it waits, so mostly look where something is due.
+    const bool awaiting = !pairing_.empty();
+    bool got = false;
+    if (awaiting || i % 8 == 7) got |= MayReadServer() && PumpReplies();
+    if (!awaiting || i % 8 == 3) got |= MayReadClient() && PumpRequests();
+    if (client_eof_ || server_eof_) return Arrival::kOver;
+    const uint64_t now = uv_hrtime();
+    if (got) {
+      if (spin_credit_ < kMaxCredit) spin_credit_++;
+      return Arrival::kSome;
+    }
+    if (now >= deadline) {
+      spin_credit_ -= 4;
+      return Arrival::kNone;
+    }
+    if (now >= until) return Arrival::kSome;  // the loop's turn
+    ::sched_yield();                          // whom this woke may be waiting for this very core
+  }
+}
+
+// Sleeps in the receive itself where something is due, which wakes quicker than the event loop
+// does, and takes one system call less. Gives up after a short silence.
+Session::Arrival Session::Park() {
+  if (!NobodyIsSlow() || request_framer_.raw() || reply_framer_.raw()) return Arrival::kOver;
+  const bool got = pairing_.empty() ? MayReadClient() && PumpRequests(Channel::Wait::kBriefly)
+                                    : MayReadServer() && PumpReplies(Channel::Wait::kBriefly);
+  return got && !client_eof_ && !server_eof_ ? Arrival::kSome : Arrival::kOver;
 }
 
 bool Session::MayReadClient() const {

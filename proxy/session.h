@@ -112,8 +112,13 @@ class Session {
   bool FlushToServer();
   bool FlushToClient();
   bool TookAll(Channel::SendResult result);
-  void Spin();
-  void Park();
+  // What waiting at a socket came to. kOver: the event loop must have its turn.
+  enum class Arrival : uint8_t { kSome, kNone, kOver };
+  void AwaitMore();
+  Arrival Spin(uint64_t window, uint64_t until);
+  Arrival Park();
+  void EarnSpin();
+  bool NobodyIsSlow() const { return requests_.queue_empty() && replies_.queue_empty(); }
   void Settle();
   void EndOfRequests();
   void EndOfReplies();
