@@ -112,6 +112,9 @@ class Run {
     uv_loop_init(&loop_);
     launcher_ = std::make_unique<Launcher>(&loop_, log_);
   }
+  ~Run() { uv_loop_close(&loop_); }
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
 
   int Main();
 
@@ -325,7 +328,6 @@ int Run::Main() {
                                     writer_->bytes_written(), trace, trace));
   writer_.reset();
   if (verdict_) verdict_->TraceClosed();
-  uv_loop_close(&loop_);
   return status_;
 }
 

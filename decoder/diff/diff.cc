@@ -170,18 +170,19 @@ Result<DiffResult> Diff(const std::string& path_a, const std::string& path_b,
   Aligner aligner(source(a), source(b));
   Collector collector(result);
   Difference difference;
-  std::optional<Difference> last;  // held back: it may be the end of a trace that was cut
+  Difference last;  // held back: it may be the end of a trace that was cut
+  bool held = false;
   uint64_t gaps = 0;
   while (aligner.Next(difference)) {
-    if (last) collector.Take(std::move(*last));
-    last.reset();
-    if (difference.kind == Difference::Kind::kGap)
-      gaps++;
-    else
+    if (held) collector.Take(std::move(last));
+    held = difference.kind != Difference::Kind::kGap;
+    if (held)
       last = std::move(difference);
+    else
+      gaps++;
   }
-  if (last) {
-    const Difference& d = *last;
+  if (held) {
+    const Difference& d = last;
     const bool to_the_end =
         d.at_a + d.count_a == aligner.events_a() && d.at_b + d.count_b == aligner.events_b();
     const bool a_ends = to_the_end && a.cut() && d.count_a <= 1 && BeginningOf(d.a, d.b);
@@ -194,7 +195,7 @@ Result<DiffResult> Diff(const std::string& path_a, const std::string& path_b,
           "{} ends early after event {} ({}): nothing to compare from there on", of_a ? "A" : "B",
           of_a ? d.at_a : d.at_b, of_a ? survey_a->problem : survey_b->problem));
     } else {
-      collector.Take(std::move(*last));
+      collector.Take(std::move(last));
     }
   }
   if (gaps > 0)

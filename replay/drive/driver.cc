@@ -349,10 +349,12 @@ bool Driver::SameBody(const Call& call, const LiveReply& live) const {
   const Bytes& recorded = call.body;
   if (recorded.size != live.body.size()) return false;
   if (recorded.all_zero) return Zero(live.body);
-  const size_t head = std::min(recorded.data.size(), live.body.size());
-  if (std::memcmp(recorded.data.data(), live.body.data(), head) != 0) return false;
-  if (recorded.known() || !recorded.xxh3) return true;
-  return XXH3_64bits(live.body.data(), live.body.size()) == *recorded.xxh3;
+  const auto head = static_cast<std::ptrdiff_t>(std::min(recorded.data.size(), live.body.size()));
+  if (!std::equal(recorded.data.begin(), recorded.data.begin() + head, live.body.begin()))
+    return false;
+  if (recorded.came_known() || !recorded.xxh3) return true;
+  const uint64_t came = recorded.cut_at.value_or(recorded.size);
+  return XXH3_64bits(live.body.data(), static_cast<size_t>(came)) == *recorded.xxh3;
 }
 
 bool Driver::Compare(const Call& call, const LiveReply& live, std::string& difference) {

@@ -21,8 +21,12 @@ struct Bytes {
   std::vector<uint8_t> data;  // the first bytes; all of them when as long as `size`
   std::optional<uint64_t> xxh3;
   bool all_zero = false;  // `data` may be empty then
-  uint64_t cut_at = 0;    // not 0: the sender stopped after this many bytes
+  // The sender stopped after so many bytes, although it had announced `size`. `xxh3` is of those.
+  std::optional<uint64_t> cut_at;
+  bool cut_zero = false;  // and those were zeros; `data` may be empty then
   bool known() const { return all_zero || data.size() == size; }
+  // What came of it is here.
+  bool came_known() const { return cut_at ? cut_zero || data.size() >= *cut_at : known(); }
 };
 
 struct Call {

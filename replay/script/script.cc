@@ -275,7 +275,10 @@ void Script::OnChunk(const pb::BodyChunk& chunk, uint64_t newest) {
   if (!chunk.last()) return;
   if (chunk.has_xxh3()) bytes.xxh3 = chunk.xxh3();
   bytes.all_zero = chunk.all_zero() && chunk.received() == bytes.size;
-  if (chunk.received() < bytes.size) bytes.cut_at = chunk.received();
+  if (chunk.received() < bytes.size) {
+    bytes.cut_at = chunk.received();
+    bytes.cut_zero = chunk.all_zero();
+  }
   Got(*step, chunk.of_reply() ? kBodyChunks : kPayloadChunks);
 }
 

@@ -81,7 +81,7 @@ class Examiner {
     survey_.calls += count;
     survey_.connections.back().calls += count;
     survey_.unanswered += unanswered;
-    if (call.answered && !call.body.known()) Note(survey_.bodies, call);
+    if (call.answered && !call.body.came_known()) Note(survey_.bodies, call);
     if (!call.payload.known() && !call.truncated) Note(survey_.payloads, call);
     if (SmallRead(call.request)) {
       uint8_t& seen = survey_.reads[RequestKey(call.request)];

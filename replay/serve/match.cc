@@ -55,7 +55,7 @@ bool SamePayload(const Bytes& recorded, const Received& received) {
     return have ? std::memcmp(recorded.data.data(), received.payload.data(),
                               recorded.data.size()) == 0
                 : received.xxh3 == Hash(recorded.data);
-  if (have && std::memcmp(recorded.data.data(), received.payload.data(), recorded.data.size()) != 0)
+  if (have && !std::equal(recorded.data.begin(), recorded.data.end(), received.payload.begin()))
     return false;
   if (!recorded.xxh3) return true;  // no more is known of it
   return (have ? Hash(received.payload) : received.xxh3.value_or(0)) == *recorded.xxh3;

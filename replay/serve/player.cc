@@ -194,7 +194,8 @@ const Call* Player::Repeatable(const Received& received) const {
   for (auto call = recent_.rbegin(); call != recent_.rend(); ++call) {
     const bool write = HasPayload(call->request);
     if (call->request == received.request &&
-        (write ? SamePayload(call->payload, received) : call->answered && Skippable(*call)))
+        (write ? SamePayload(call->payload, received)
+               : call->answered && !call->body.cut_at && Skippable(*call)))
       return &*call;
     // Only the newest write may be repeated: an older one would undo it.
     if (write && HasPayload(received.request)) return nullptr;
@@ -258,23 +259,41 @@ Answer Player::PlayCall(bool answered) {
                          : "was never answered in the recording");
     return answer;
   }
-  if (!call_->body.known()) {
+  const Bytes& body = call_->body;
+  const uint64_t came = body.cut_at.value_or(body.size);
+  if (!body.came_known() || (body.cut_at && !CutByTheServer())) {
     answer.kind = Answer::Kind::kOver;
-    answer.problem = fmt::format("the trace does not hold the {} bytes that answered call #{}",
-                                 call_->body.size, call_->number);
+    answer.problem = fmt::format(
+        "the trace does not hold the {} bytes that answered call #{}{}", body.size, call_->number,
+        body.cut_at ? fmt::format(": it ends after {} of them", came) : std::string());
     return answer;
   }
   answer.kind = Answer::Kind::kReply;
   answer.reply = call_->reply;
-  answer.body = call_->body.data;
-  if (call_->body.data.size() != call_->body.size) {
-    answer.body = {};
-    answer.zeros = call_->body.size;
-  }
+  if (body.data.size() >= came)
+    answer.body = std::span(body.data).first(static_cast<size_t>(came));
+  else
+    answer.zeros = came;
+  if (body.cut_at)
+    history_.Add(
+        0, fmt::format("(the answer ends after {} of {} bytes, as recorded)", came, body.size));
   if (call_->descriptors > 0 && call_->reply.status == 0 && !MakeRegion(answer)) return answer;
   ApplyDue();
   RunEngine();
   return answer;
+}
+
+// The current call's answer was cut. Did the server (or --inject short=) stop inside it, rather
+// than that the recorded client left, or the trace broke off? A client of today would wait for the
+// rest.
+bool Player::CutByTheServer() {
+  if (!call_->injected.empty()) return true;
+  for (size_t i = 0; const Step* step = script_->At(i); i++) {
+    if (step->kind == Step::Kind::kMemory || step->kind == Step::Kind::kRegion) continue;
+    if (step->kind == Step::Kind::kGap) return !step->breaks;
+    return step->kind != Step::Kind::kDisconnect || step->text == "server";
+  }
+  return false;
 }
 
 // The recorded call that should come now; nullptr when there is none.

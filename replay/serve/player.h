@@ -74,6 +74,7 @@ class Player : public Responder {
   void Consume(const Found& found);
   const Call* Repeatable(const Received& received) const;
   Answer PlayCall(bool answered);
+  bool CutByTheServer();
   Answer Refuse(const Received& received);
   const Call* Expected(std::string& why_none);
   bool MakeRegion(Answer& answer);

@@ -155,7 +155,8 @@ class Run:
             until(lambda: _listening(port) or self.proxy.process.poll() is not None,
                   "the proxy listens")
         else:
-            until(lambda: (self.folder / "proxy.sock").exists() or
+            # Not the socket's file: that is there a moment before anybody listens.
+            until(lambda: "listening on" in self.proxy.output() or
                   self.proxy.process.poll() is not None, "the proxy listens")
         expect(self.proxy.process.poll() is None, self.proxy.output())
         self.address = listen

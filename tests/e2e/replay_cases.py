@@ -10,6 +10,8 @@ import os
 import re
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
 
@@ -133,7 +135,7 @@ def back_to_back(stage):
     proxy = Process([stage.tools["rpcproxy"], "serve", "--listen", f"unix:{run.folder}/between.sock",
                      "--upstream", address, "-o", trace, "--bodies", "full"], run.environment,
                     run.folder / "between.log")
-    until(lambda: (run.folder / "between.sock").exists(), "the proxy listens")
+    until(lambda: "listening on" in proxy.output(), "the proxy listens")
     code, output = stage.call("drive", run.trace, "--upstream", f"unix:{run.folder}/between.sock",
                               "--allow-writes", "--allow-reset")
     equal(code, 0, f"exit status of drive; it said:\n{output}\nserver:\n{server.output()}\n")
@@ -154,7 +156,7 @@ def guarded(stage):
     proxy = Process([stage.tools["rpcproxy"], "serve", "--listen", f"unix:{run.folder}/none.sock",
                      "--upstream", f"unix:{run.folder}/nobody.sock", "-o", run.folder / "none.pb"],
                     run.environment, log)
-    until(lambda: (run.folder / "none.sock").exists(), "the proxy listens")
+    until(lambda: "listening on" in proxy.output(), "the proxy listens")
     code, output = stage.call("drive", run.trace, "--upstream", f"unix:{run.folder}/none.sock",
                               "--timeout", "5")
     proxy.stop()
@@ -200,6 +202,41 @@ def inject(stage):
     expect(lost in decoded["verdict"]["summary"], decoded["verdict"])
 
 
+def short(stage):
+    """A body that the proxy had cut short is served as short as it was, and the stream stays in step."""
+    rule = "MMIO_READ:bar=0:when=1:short=100"
+    run = Run(stage.tools, stage.python, proxy_options=["--bodies", "full", "--inject", rule])
+    stage.kept.append(run)
+
+    def talk(address):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+            client.settimeout(30)
+            client.connect(address.split(":", 1)[1])
+            got = b""
+            # MAP_BAR 0, MMIO_READ of 30,000 of its bytes, CFG_READ of the vendor, MMIO_READ of 8 bytes.
+            for command, arguments, size in ((1, (0, 0, 0), 17), (6, (0, 30000, 0), 17 + 100),
+                                             (3, (0, 2, 0), 17), (6, (64, 8, 0), 17 + 8)):
+                client.sendall(struct.pack("<BIIQQQ", command, 0, 0, *arguments))
+                part = b""
+                while len(part) < size:
+                    more = client.recv(size - len(part))
+                    expect(more, f"the connection ended after {part!r}")
+                    part += more
+                got += part
+            return got
+
+    recorded = talk(run.address)
+    until(lambda: " done: " in run.proxy.output(), "the proxy has seen the client go")
+    run.finish()
+    equal(struct.unpack_from("<BQ", recorded, 17), (0, 30000), "the header says all of it")
+    equal(struct.unpack_from("<BQ", recorded, 17 + 117), (0, 0x1002), "the answer behind it")
+    server, address = stage.serve(run)
+    played = talk(address)
+    said = f"\nserver:\n{server.output()}\n"
+    equal(server.wait(20), 0, "exit status of the server" + said)
+    equal(played, recorded, "bytes" + said)
+
+
 def autopsy(stage):
     """After a stall the proxy reads the card's state, and the client notices nothing."""
     run = Run(stage.tools, stage.python, sim=["--hang", "sdma-stall:after=2"],
@@ -238,6 +275,7 @@ CASES = {
     "autopsy": autopsy,
     "native_read_only": read_only,
     "native_inject": inject,
+    "native_short": short,
     "native_autopsy": autopsy,
 }
 

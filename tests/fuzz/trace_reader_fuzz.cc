@@ -3,15 +3,13 @@
 //   first byte even: the rest is a file
 //   first byte odd:  the rest is packets, u16 size then message, which get checksums that hold, so
 //                    that the parsers behind the checksum are reached
-#include <algorithm>
 #include <string_view>
 #include <vector>
 
-#include "schemas/trace/crc32c.h"
 #include "schemas/trace/reader.h"
 #include "schemas/trace/trace.pb.h"
-#include "schemas/trace/wire_format.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/traces.h"
 
 namespace {
 
@@ -62,43 +60,12 @@ uint64_t Touch(const Record& r) {
   return 0;
 }
 
-// What a Repeat's checksum reads as zero: the contents of its two states.
-void ZeroStates(std::span<uint8_t> repeat) {
-  const uint8_t* p = repeat.data();
-  const uint8_t* const end = p + repeat.size();
-  pb::Field f;
-  while (p != end && (p = pb::GetField(p, end, f)) != nullptr) {
-    if (f.key != pb::Key(2, pb::kLen) && f.key != pb::Key(3, pb::kLen)) continue;
-    std::fill_n(repeat.data() + (f.bytes.data() - repeat.data()), f.bytes.size(), uint8_t{0});
-  }
-}
-
-void AppendSealed(Bytes& file, std::span<const uint8_t> message) {
-  Bytes summed(message.begin(), message.end());
-  const uint8_t* p = summed.data();
-  const uint8_t* const end = p + summed.size();
-  pb::Field f;
-  while (p != end && (p = pb::GetField(p, end, f)) != nullptr) {
-    if (f.key == pb::Key(10, pb::kLen))
-      ZeroStates({summed.data() + (f.bytes.data() - summed.data()), f.bytes.size()});
-  }
-  uint8_t head[11] = {pb::kPacketTag};
-  file.insert(file.end(), head, pb::PutVarint(head + 1, message.size() + pb::kCrcField));
-  file.insert(file.end(), message.begin(), message.end());
-  file.push_back(pb::kCrcKey);
-  uint8_t crc[4];
-  StoreLe(crc, Crc32c(summed));
-  file.insert(file.end(), crc, crc + 4);
-}
-
 Bytes File(fuzz::Input& input) {
   if (input.Take<uint8_t>() % 2 == 0) {
     const auto rest = input.Rest();
     return {rest.begin(), rest.end()};
   }
-  Bytes file;
-  while (!input.empty()) AppendSealed(file, input.Bytes(input.Take<uint16_t>()));
-  return file;
+  return fuzz::Sealed(fuzz::TakePackets(input));
 }
 
 }  // namespace

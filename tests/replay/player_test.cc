@@ -347,6 +347,57 @@ TEST(Player, NeverAnsweredStaysUnanswered) {
   EXPECT_EQ(play.player().Disconnect().kind, Verdict::Kind::kFinished);
 }
 
+// A server (TinyGPU.app, past the end of a region) or --inject short= had sent less than announced.
+TEST(Player, AnswerThatEndedEarlyEndsThereAgain) {
+  for (const size_t came : {0u, 1u, 100u}) {
+    for (const size_t kept : {size_t{0}, came}) {
+      Session session;
+      session.Connect();
+      const auto header = Header(wire::Command::kSysmemRead, 0, 0xff0, 300);
+      std::vector<uint8_t> bytes(came);
+      for (size_t i = 0; i < came; i++) bytes[i] = static_cast<uint8_t>(i * 7 + 1);
+      session.CutCall(header, 300, bytes, kept);
+      session.Read4(5, 0x10, 7);
+      session.Disconnect();
+      EXPECT_EQ(Examined(session.Bytes()).bodies.count, 0u) << "all that came is in the trace";
+      Playing playing(session, {});
+      const Answer answer = playing.Send(header);
+      ASSERT_EQ(answer.kind, Kind::kReply) << answer.problem;
+      EXPECT_EQ(answer.reply.resp0, 300u);
+      EXPECT_EQ(std::vector<uint8_t>(answer.body.begin(), answer.body.end()), bytes);
+      EXPECT_EQ(answer.zeros, 0u);
+      EXPECT_THAT(playing.player().History().back(),
+                  HasSubstr("ends after " + std::to_string(came) + " of 300 bytes"));
+      EXPECT_EQ(playing.Read4(5, 0x10), 7u);
+      EXPECT_EQ(playing.player().Disconnect().kind, Verdict::Kind::kFinished);
+    }
+  }
+}
+
+// Who left inside the answer decides whether another client can be answered so.
+TEST(Player, AnswerCutByTheEndOfTheConnection) {
+  const auto header = Header(wire::Command::kMmioRead, 0, 0, 300);
+  const std::vector<uint8_t> bytes(100, 3);
+  for (const bool injected : {false, true}) {
+    for (const char* who : {"server", "client"}) {
+      Session session;
+      session.Connect();
+      session.CutCall(header, 300, bytes, 100, injected ? "--inject MMIO_READ:short=100" : "");
+      session.Disconnect(who);
+      Playing playing(session, {});
+      const Answer answer = playing.Send(header);
+      if (injected || std::string(who) == "server") {
+        ASSERT_EQ(answer.kind, Kind::kReply) << who << answer.problem;
+        EXPECT_EQ(answer.body.size(), 100u);
+        EXPECT_EQ(playing.player().HangsUp(), std::string(who) == "server");
+      } else {
+        EXPECT_EQ(answer.kind, Kind::kOver);
+        EXPECT_THAT(answer.problem, HasSubstr("it ends after 100 of them"));
+      }
+    }
+  }
+}
+
 TEST(Player, TornTraceEndsWithItsLastCall) {
   Session session(false);
   session.Read4(5, 0, 1);
@@ -432,18 +483,20 @@ TEST(Player, RegisterValuesAreNoAddresses) {
 }
 
 TEST(Player, PayloadKnownByHash) {
-  Session session(false);
-  const std::vector<uint8_t> data(5000, 3);
-  trace::RequestRecord request;
-  request.header = MmioWrite(0, 0x2000, data.size());
-  request.payload.size = data.size();
-  request.payload.data = std::span(data).first(256);
-  request.payload.xxh3 = 0xc91a29e81e84b54full;  // of 5000 bytes of value 4: not these
-  session.writer().Request(request, session.now());
-  Playing play(session, kStrict);
-  const Answer answer = play.Send(MmioWrite(0, 0x2000, data.size()), data);
-  EXPECT_EQ(answer.kind, Kind::kDiverged);
-  EXPECT_THAT(answer.problem, HasSubstr("differs from the recorded hash"));
+  for (const size_t kept : {256u, 0u}) {  // --bodies head, hash
+    Session session(false);
+    const std::vector<uint8_t> data(5000, 3);
+    trace::RequestRecord request;
+    request.header = MmioWrite(0, 0x2000, data.size());
+    request.payload.size = data.size();
+    request.payload.data = std::span(data).first(kept);
+    request.payload.xxh3 = 0xc91a29e81e84b54full;  // of 5000 bytes of value 4: not these
+    session.writer().Request(request, session.now());
+    Playing play(session, kStrict);
+    const Answer answer = play.Send(MmioWrite(0, 0x2000, data.size()), data);
+    EXPECT_EQ(answer.kind, Kind::kDiverged);
+    EXPECT_THAT(answer.problem, HasSubstr("differs from the recorded hash"));
+  }
 }
 
 TEST(Player, AutopsyOfTheProxyIsNotExpectedOfTheClient) {

@@ -66,6 +66,31 @@ uint64_t Session::Call(const wire::RequestHeader& header, const wire::ReplyHeade
   return call;
 }
 
+uint64_t Session::CutCall(const wire::RequestHeader& header, uint64_t announced,
+                          const std::vector<uint8_t>& came, size_t kept,
+                          const std::string& injected) {
+  trace_.now += 1000;
+  const uint64_t call = trace_.Request(header);
+  trace_.now += 1000;
+  trace::ReplyRecord record;
+  record.call = call;
+  record.reply = {0, announced, 0};
+  record.body.size = announced;
+  record.body.data = std::span(came).first(kept);
+  record.body.streamed = true;
+  record.injected = injected;
+  trace_.writer->Reply(record, trace_.now);
+  pb::Packet packet;
+  pb::BodyChunk& chunk = *packet.mutable_chunk();
+  chunk.set_of_reply(true);
+  chunk.set_offset(kept);
+  chunk.set_data(came.data() + kept, came.size() - kept);
+  chunk.set_last(true);
+  chunk.set_received(came.size());
+  Append(packet);
+  return call;
+}
+
 uint64_t Session::Posted(const wire::RequestHeader& header, const std::vector<uint8_t>& payload) {
   trace_.now += 1000;
   return trace_.Request(header, payload);

@@ -31,6 +31,10 @@ class Session {
   // A whole call; returns its number.
   uint64_t Call(const wire::RequestHeader& header, const wire::ReplyHeader& reply,
                 const std::vector<uint8_t>& body = {}, uint32_t descriptors = 0);
+  // An answer whose body ends after `came` bytes, whatever its header says (`announced`). Small
+  // ones have what came in their Reply, of large ones (`kept` < came) the rest is in a chunk.
+  uint64_t CutCall(const wire::RequestHeader& header, uint64_t announced,
+                   const std::vector<uint8_t>& came, size_t kept, const std::string& injected = {});
   uint64_t Posted(const wire::RequestHeader& header, const std::vector<uint8_t>& payload);
   uint64_t Unanswered(const wire::RequestHeader& header);
   uint64_t Read4(uint32_t bar, uint64_t offset, uint32_t value);
