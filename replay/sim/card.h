@@ -66,7 +66,8 @@ struct Card {
   RegisterFile regs;
   HangPlan hangs;
   Counters counters;
-  bool gone = false;  // fell off the bus (--hang all-ones)
+  bool gone = false;   // fell off the bus (--hang all-ones)
+  bool fatal = false;  // engines stopped by an error that only a reset clears (--hang ras)
 
   amd::IpVersion Version(uint16_t hw_id) const {
     for (const AsicIp& ip : asic.ips)

@@ -31,7 +31,10 @@ Cp::Cp(Card& card, GpuVm& vm, Ih& ih, const Psp& psp) : card_(card), psp_(psp) {
   regs.Define("regSCRATCH_REG7");
   // The RLC answers a safe mode request at once: the command bit clears.
   Register safe_mode = regs.Define("regRLC_SAFE_MODE");
-  regs.OnWrite(safe_mode, [safe_mode](uint32_t value) mutable { safe_mode.Set(value & ~1u); });
+  regs.OnWrite(safe_mode, [this, safe_mode](uint32_t value) mutable {
+    if ((value & 1) && card_.hangs.Strike(HangKind::kRlcStuck)) return;
+    safe_mode.Set(value & ~1u);
+  });
 }
 
 uint32_t Cp::Word(const char* name) const {
@@ -110,6 +113,7 @@ void Cp::HqdWritten(uint32_t word, uint32_t value) {
       Activate(Selected() >> 8);
     }
   } else if (word == dequeue_ && (value & 0xf)) {
+    if (queue->active() && card_.hangs.Strike(HangKind::kMecStuck)) return;
     queue->Deactivate();
     BankOf(Selected())[active_] = 0;
     BankOf(Selected())[dequeue_] = 0;
@@ -150,7 +154,8 @@ void Cp::StopAll() {
 bool Cp::Switched() const {
   const bool firmware = psp_.Loaded(kFwRs64Mec) || psp_.Loaded(kFwCpMec);
   return psp_.gfx_started() && firmware && mec_cntl_.Field("mec_pipe0_active") &&
-         !mec_cntl_.Field("mec_halt") && !mec_cntl_.Field("mec_pipe0_reset") && !card_.gone;
+         !mec_cntl_.Field("mec_halt") && !mec_cntl_.Field("mec_pipe0_reset") && !card_.gone &&
+         !card_.fatal;
 }
 
 CpQueue* Cp::Claims(uint32_t doorbell) {

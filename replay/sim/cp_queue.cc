@@ -147,12 +147,29 @@ void CpQueue::Finish() {
   Stream().at += packet_.bytes();
 }
 
-CpQueue::Step CpQueue::Bad() {
+CpQueue::Step CpQueue::Bad(IhSource source) {
   card_.counters.compute_bad_packets++;
   IhEntry entry;
   entry.client = IhClient::kGrbmCp;
-  entry.source = IhSource::kCpBadOpcode;
+  entry.source = source;
   entry.ring = setup_.ring_id;
+  ih_.Push(entry);
+  return Hang();
+}
+
+CpQueue::Step CpQueue::Struck() {
+  if (card_.hangs.Strike(HangKind::kComputeStall)) return Hang();
+  if (const HangRule* rule = card_.hangs.Strike(HangKind::kBadPacket))
+    return Bad(static_cast<IhSource>(rule->code));
+  const HangRule* rule = card_.hangs.Strike(HangKind::kShaderError);
+  if (!rule) return Step::kDone;
+  // SQ interrupt of gfx11 and later: context 0 [24:21] error type, context 1 [7:6] encoding.
+  constexpr uint32_t kErrorEncoding = 2;
+  IhEntry entry;
+  entry.client = IhClient::kGfx;
+  entry.source = IhSource::kSqInterrupt;
+  entry.ring = setup_.ring_id;
+  entry.context = {static_cast<uint32_t>(rule->code) << 21, kErrorEncoding << 6, 0, 0};
   ih_.Push(entry);
   return Hang();
 }
@@ -239,14 +256,14 @@ CpQueue::Step CpQueue::Release() {
   // An interrupt is asked for by int_sel, but the pipe's TIME_STAMP_INT_ENABLE is off: AM never
   // sets it, so none is raised.
   if (!writes) return Step::kDone;
-  if (card_.hangs.Strike(HangKind::kComputeStall)) return Hang();
+  if (const Step step = Struck(); step != Step::kDone) return step;
   card_.counters.compute_signals++;
   if (card_.hangs.Strike(HangKind::kFenceLost)) return Step::kDone;
   return vm_.Store(address, value, select == kSend32 ? 4 : 8, kClient) ? Step::kDone : Hang();
 }
 
 CpQueue::Step CpQueue::Dispatch() {
-  if (card_.hangs.Strike(HangKind::kComputeStall)) return Hang();
+  if (const Step step = Struck(); step != Step::kDone) return step;
   card_.counters.compute_dispatches++;
   return Step::kDone;
 }

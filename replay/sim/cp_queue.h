@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "replay/sim/engine.h"
+#include "replay/sim/ih.h"
 #include "schemas/amd/aql_packets.h"
 #include "schemas/amd/pm4_packets.h"
 
@@ -58,7 +59,9 @@ class CpQueue {
   Step WriteData();
   Step SetRegisters(uint32_t first);
   Step Signal(uint64_t address);
-  Step Bad();
+  Step Bad(IhSource source = IhSource::kCpBadOpcode);
+  // What a --hang rule does to kernels and signals; kDone: nothing.
+  Step Struck();
   Step Hang();
   void Skip(uint64_t dwords);
   void ReportPointer();

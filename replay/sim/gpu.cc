@@ -76,6 +76,7 @@ Gpu::~Gpu() = default;
 // VRAM loses its content, then the card's firmware leaves the discovery table there again.
 void Gpu::PowerOn() {
   card_.regs.Reset();
+  card_.fatal = false;
   psp_->Reset();
   smu_->Reset();
   sdma_->Reset();
@@ -197,6 +198,7 @@ void Gpu::WriteDoorbells(uint64_t offset, std::span<const uint8_t> in) {
 void Gpu::RingDoorbell(uint64_t slot) {
   card_.counters.doorbells++;
   if (card_.hangs.Strike(HangKind::kDoorbellLost)) return;
+  if (const HangRule* rule = card_.hangs.Strike(HangKind::kRas)) nbio_->FatalError(rule->other);
   const uint64_t value = LoadLe<uint64_t>(&doorbells_[slot]);
   const auto dword = static_cast<uint32_t>(slot / 4);
   switch (nbio_->RouteDoorbell(dword)) {

@@ -43,10 +43,16 @@ void GpuVm::DefineHub(const char* prefix) {
     Register ack = regs.Define(engine + "_ACK");
     regs.OnWrite(request, [this, ack](uint32_t value) mutable {
       card_.counters.tlb_flushes++;
-      ack.Set(value & 0xffff);  // per_vmid_invalidate_req: done at once
+      const bool stuck =
+          card_.hangs.Strike(HangKind::kTlbStuck, [](const HangRule& r) { return !r.other; });
+      ack.Set(stuck ? 0 : value & 0xffff);  // per_vmid_invalidate_req: done at once
     });
     // Reading 1 takes the semaphore; writing 0 gives it back. The card itself never holds it.
-    regs.OnRead(semaphore, [](uint32_t) { return 1u; });
+    regs.OnRead(semaphore, [this](uint32_t) {
+      return card_.hangs.Strike(HangKind::kTlbStuck, [](const HangRule& r) { return r.other; })
+                 ? 0u
+                 : 1u;
+    });
   }
   if (hub != "regGC") return;
   cntl_ = regs.Define("regGCVM_CONTEXT0_CNTL");

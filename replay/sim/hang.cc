@@ -8,15 +8,23 @@
 namespace tg::sim {
 namespace {
 
-constexpr std::array<HangInfo, 13> kTable = {{
-    {HangKind::kSdmaStall, "sdma-stall", "", "copy packets of the SDMA engine",
-     "the copy never ends; the engine moves only after a reset",
+constexpr std::array<HangInfo, 19> kTable = {{
+    {HangKind::kSdmaStall, "sdma-stall", "[:watchdog]", "copy packets of the SDMA engine",
+     "the copy never ends; the engine moves only after a reset; `watchdog` raises SDMA_QUEUE_HANG",
      "a wedged SDMA engine or a transfer stuck on the link"},
     {HangKind::kSdmaPollNever, "sdma-poll-never", "", "POLL_REGMEM packets",
      "the engine never sees the value it polls for, whatever memory holds",
      "stale reads of host memory, a signal page mapped elsewhere"},
     {HangKind::kComputeStall, "compute-stall", "", "kernels and end-of-pipe signals",
      "the compute queue stops there until it is dequeued or reset", "an endless or faulted kernel"},
+    {HangKind::kShaderError, "shader-error", "[:TYPE]", "kernels and end-of-pipe signals",
+     "an SQ interrupt (`illegal_inst`, or `edc_fue`, `memviol`, `edc_fed`); the compute queue "
+     "stops",
+     "a kernel with an illegal instruction, a bad access, a bit error"},
+    {HangKind::kBadPacket, "bad-packet", "[:TYPE]", "kernels and end-of-pipe signals",
+     "the packet is refused with an interrupt (`opcode`, or `reserved`, `priv_reg`, `priv_instr`); "
+     "the compute queue stops",
+     "a ring that was written wrongly or overwritten"},
     {HangKind::kPageFault, "page-fault", "[:VA][:stop]",
      "engine accesses to that page (without VA: copy packets)",
      "the access faults: status latched, interrupt raised, dummy page used; `stop` halts the "
@@ -31,6 +39,19 @@ constexpr std::array<HangInfo, 13> kTable = {{
      "a crashed power controller"},
     {HangKind::kPspDead, "psp-dead", "", "PSP bootloader and ring commands",
      "no answer: bootloader busy for ever, fence not written", "a security processor that died"},
+    {HangKind::kTlbStuck, "tlb-stuck", "[:semaphore]",
+     "TLB invalidations (`semaphore`: reads of the semaphore)",
+     "not acknowledged; `semaphore`: somebody else holds it for ever", "a memory hub that hangs"},
+    {HangKind::kMecStuck, "mec-stuck", "", "requests to give up a compute queue",
+     "CP_HQD_ACTIVE stays 1; a reset of the command processor helps",
+     "waves that no preemption ends"},
+    {HangKind::kRlcStuck, "rlc-stuck", "", "requests for the RLC's safe mode",
+     "the request is never taken", "an RLC that hangs"},
+    {HangKind::kRas, "ras", "[:athub]", "doorbell writes",
+     "a fatal error (of the controller, or ATHUB) shows in BIF_DOORBELL_INT_CNTL; engines stop "
+     "until "
+     "a reset",
+     "an uncorrectable memory error"},
     {HangKind::kAllOnes, "all-ones", "", "requests of any kind",
      "every read gives ff..ff, writes go nowhere, DMA stops", "a card that fell off the bus"},
     {HangKind::kConfigRetry, "config-retry", "", "CFG_READs",
@@ -72,6 +93,38 @@ std::vector<std::string_view> Split(std::string_view text) {
   }
 }
 
+struct Code {
+  std::string_view name;
+  uint8_t code;
+};
+// Error types of an SQ interrupt, in the order the driver names them.
+constexpr Code kShaderErrors[] = {
+    {"illegal_inst", 1}, {"edc_fue", 0}, {"memviol", 2}, {"edc_fed", 3}};
+// Sources of CP interrupts (kernel: irqsrcs_gfx_11_0_0.h).
+constexpr Code kPacketErrors[] = {
+    {"opcode", 183}, {"reserved", 180}, {"priv_reg", 184}, {"priv_instr", 185}};
+
+// One of `codes`; the first if nothing is said.
+Result<void> ParseCode(std::string_view spec, std::span<const std::string_view> parts,
+                       std::span<const Code> codes, HangRule& rule) {
+  rule.code = codes.front().code;
+  if (parts.empty()) return {};
+  std::string names;
+  for (const Code& one : codes) {
+    rule.code = one.code;
+    if (parts.size() == 1 && parts.front() == one.name) return {};
+    names += (names.empty() ? "" : ", ") + std::string(one.name);
+  }
+  return Usage(spec, "takes one of " + names);
+}
+
+Result<void> ParseWord(std::string_view spec, std::span<const std::string_view> parts,
+                       std::string_view word, HangRule& rule) {
+  rule.other = parts.size() == 1 && parts.front() == word;
+  if (parts.empty() || rule.other) return {};
+  return Usage(spec, "takes only `" + std::string(word) + "`, after=N and count=M");
+}
+
 // The argument proper, after NAME and without after= and count=.
 Result<void> ParseArgument(std::string_view spec, std::vector<std::string_view> parts,
                            HangRule& rule) {
@@ -104,6 +157,16 @@ Result<void> ParseArgument(std::string_view spec, std::vector<std::string_view> 
         }
       }
       return {};
+    case HangKind::kShaderError:
+      return ParseCode(spec, parts, kShaderErrors, rule);
+    case HangKind::kBadPacket:
+      return ParseCode(spec, parts, kPacketErrors, rule);
+    case HangKind::kSdmaStall:
+      return ParseWord(spec, parts, "watchdog", rule);
+    case HangKind::kTlbStuck:
+      return ParseWord(spec, parts, "semaphore", rule);
+    case HangKind::kRas:
+      return ParseWord(spec, parts, "athub", rule);
     default:
       if (!parts.empty()) return Usage(spec, "takes only after=N and count=M");
       return {};

@@ -22,11 +22,17 @@ enum class HangKind : uint8_t {
   kSdmaStall,
   kSdmaPollNever,
   kComputeStall,
+  kShaderError,
+  kBadPacket,
   kPageFault,
   kFenceLost,
   kDoorbellLost,
   kSmuDead,
   kPspDead,
+  kTlbStuck,
+  kMecStuck,
+  kRlcStuck,
+  kRas,
   kAllOnes,
   kConfigRetry,
   kRefuse,
@@ -51,6 +57,8 @@ struct HangRule {
   uint64_t count = UINT64_MAX;
   std::optional<uint64_t> va;      // page-fault: this page only
   bool stop = false;               // page-fault: the engine stops instead of going on
+  bool other = false;              // sdma-stall: watchdog; tlb-stuck: semaphore; ras: athub
+  uint8_t code = 0;                // shader-error: error type; bad-packet: interrupt source
   std::optional<uint8_t> command;  // refuse
   std::string text;                // refuse: the error text, may be empty
   uint32_t delay_us = 0;           // slow

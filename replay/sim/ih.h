@@ -21,7 +21,11 @@ enum class IhSource : uint8_t {
   kSdmaTrap = 49,
   kSdmaQueueHang = 55,
   kSdmaFrozen = 63,
+  kCpReservedBit = 180,
   kCpBadOpcode = 183,
+  kCpPrivilegedRegister = 184,
+  kCpPrivilegedInstruction = 185,
+  kSqInterrupt = 239,
 };
 
 struct IhEntry {

@@ -28,7 +28,8 @@ Nbio::Nbio(Card& card) : card_(card) {
   DefineHdp();
   DefineDoorbells();
   card.regs.DefineAt(kConfigMemsize, static_cast<uint32_t>(card.asic.vram_mib));
-  card.regs.Define("regBIF_BX0_BIF_DOORBELL_INT_CNTL");
+  doorbell_int_ = card.regs.Define("regBIF_BX0_BIF_DOORBELL_INT_CNTL");
+  card.regs.OnWrite(doorbell_int_, [this](uint32_t) { ClearErrors(); });
 }
 
 void Nbio::DefineVramWindow() {
@@ -117,6 +118,20 @@ void Nbio::DefineDoorbells() {
   aperture_ = regs.Define("regRCC_DEV0_EPF0_RCC_DOORBELL_APER_EN");
   compute_entry_ = regs.Define(prefix + "0_CTRL");
   sdma_entry_ = regs.Define(prefix + "2_CTRL");
+}
+
+void Nbio::FatalError(bool athub) {
+  doorbell_int_.SetField(
+      athub ? "ras_athub_err_event_interrupt_status" : "ras_cntlr_interrupt_status", 1);
+  card_.fatal = true;
+}
+
+void Nbio::ClearErrors() {
+  for (const char* error : {"ras_cntlr_interrupt", "ras_athub_err_event_interrupt"}) {
+    const std::string name = error;
+    if (doorbell_int_.Field(name + "_clear")) doorbell_int_.SetField(name + "_status", 0);
+    doorbell_int_.SetField(name + "_clear", 0);
+  }
 }
 
 Nbio::Route Nbio::RouteDoorbell(uint32_t dword) const {

@@ -16,11 +16,16 @@ class Nbio {
   enum class Route : uint8_t { kGated, kCompute, kSdma };
   Route RouteDoorbell(uint32_t dword) const;
 
+  // An uncorrectable error, of the ATHUB or the controller: its status bit is set until the client
+  // clears it, the engines stop.
+  void FatalError(bool athub);
+
  private:
   void DefineVramWindow();
   void DefineRegisterWindows();
   void DefineHdp();
   void DefineDoorbells();
+  void ClearErrors();
   uint32_t VramWindowRead() const;
   void VramWindowWrite(uint32_t value);
 
@@ -29,6 +34,7 @@ class Nbio {
   Register rsmu_index_;
   Register pcie_index_, pcie_index_hi_;
   Register aperture_, compute_entry_, sdma_entry_;
+  Register doorbell_int_;
 };
 
 }  // namespace tg::sim

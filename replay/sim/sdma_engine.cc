@@ -104,7 +104,7 @@ void SdmaEngine::Doorbell(uint64_t wptr) {
 
 bool SdmaEngine::Switched() const {
   const bool firmware = psp_.Loaded(kFwSdmaTh0) || psp_.Loaded(kFwSdma0);
-  return psp_.gfx_started() && firmware && !halt_.Field("halt") && !card_.gone;
+  return psp_.gfx_started() && firmware && !halt_.Field("halt") && !card_.gone && !card_.fatal;
 }
 
 Work SdmaEngine::state() const {
@@ -215,8 +215,13 @@ SdmaEngine::Step SdmaEngine::Copy(Budget& budget) {
     return Step::kDone;
   }
   if (progress_ == 0) {
-    if (card_.hangs.Strike(HangKind::kSdmaStall)) {
+    if (const HangRule* stall = card_.hangs.Strike(HangKind::kSdmaStall)) {
       frozen_ = true;
+      if (stall->other) {
+        IhEntry entry;
+        entry.source = IhSource::kSdmaQueueHang;
+        ih_.Push(entry);
+      }
       return Step::kFrozen;
     }
     const HangRule* fault =

@@ -98,6 +98,129 @@ TEST(HangModes, DoorbellLost) {
   EXPECT_EQ(session.sdma_rptr(), 0x44u);
 }
 
+// The client reads an interrupt of the ring, or a register, after 200 ms: error state before the
+// timeout.
+std::string BarrierUntilError(const char* hang) {
+  Rig rig;
+  rig.Hang(hang);
+  client::Session& session = rig.Open(Impatient());
+  EXPECT_TRUE(session.Barrier());
+  const auto hung = session.Barrier();
+  EXPECT_EQ(rig.counters().compute_signals, 1u);
+  return hung ? "" : hung.error().message;
+}
+
+TEST(HangModes, ShaderErrorAndBadPacketRaiseInterrupts) {
+  const std::string error = "Device is in error state; device hang detected";
+  for (const char* hang : {"shader-error:after=1", "shader-error:memviol:after=1",
+                           "bad-packet:after=1", "bad-packet:priv_reg:after=1"})
+    EXPECT_EQ(BarrierUntilError(hang), error) << hang;
+}
+
+// Dwords 0, 4 and 5 of the newest entry of the interrupt ring.
+std::vector<uint32_t> NewestInterrupt(Rig& rig, const char* hang) {
+  rig.Hang(hang);
+  client::Session& session = rig.Open(Impatient());
+  EXPECT_FALSE(session.Barrier());
+  const uint64_t ring =
+      (uint64_t{rig.Get("regIH_RB_BASE_HI") & 0xff} << 32 | rig.Get("regIH_RB_BASE")) << 8;
+  const uint64_t at = ring - sim::kFbBase + (rig.Get("regIH_RB_WPTR") & 0x3fffc) - 32;
+  std::vector<uint32_t> entry(8);
+  rig.gpu->BarRead(0, at, {reinterpret_cast<uint8_t*>(entry.data()), 32});
+  return {entry[0] & 0xffff, entry[4], entry[5]};
+}
+
+// Client (GFX 10, GRBM_CP 20), source, and for SQ the error type (context 0 [24:21]) with encoding
+// 2 (context 1 [7:6]): amd-structs, interrupt ring.
+TEST(HangModes, InterruptEntries) {
+  using Entry = std::vector<uint32_t>;
+  const std::pair<const char*, Entry> cases[] = {
+      {"shader-error", {10 | 239 << 8, 1 << 21, 2 << 6}},
+      {"shader-error:edc_fed", {10 | 239 << 8, 3 << 21, 2 << 6}},
+      {"bad-packet", {20 | 183 << 8, 0, 0}},
+      {"bad-packet:reserved", {20 | 180 << 8, 0, 0}},
+      {"bad-packet:priv_reg", {20 | 184 << 8, 0, 0}},
+      {"bad-packet:priv_instr", {20 | 185 << 8, 0, 0}},
+  };
+  for (const auto& [hang, entry] : cases) {
+    Rig rig;
+    EXPECT_EQ(NewestInterrupt(rig, hang), entry) << hang;
+  }
+}
+
+TEST(HangModes, SdmaWatchdog) {
+  Rig rig;
+  rig.Hang("sdma-stall:watchdog");
+  client::Session& session = rig.Open(Impatient());
+  EXPECT_EQ(CopyAndWait(session), "Device is in error state; device hang detected");
+  EXPECT_EQ(rig.counters().interrupts, 1u);
+}
+
+TEST(HangModes, TlbStuck) {
+  Rig rig;
+  client::Session& session = rig.Open();
+  rig.Hang("tlb-stuck:after=1:count=1");
+  rig.Hang("tlb-stuck:semaphore:after=2");
+  for (const uint32_t acknowledged : {1u, 0u, 1u}) {
+    ASSERT_TRUE(session.WriteRegister("regGCVM_INVALIDATE_ENG17_REQ", 0xf80001));
+    EXPECT_EQ(rig.Get("regGCVM_INVALIDATE_ENG17_ACK"), acknowledged);
+  }
+  for (const uint32_t mine : {1u, 1u, 0u, 0u})
+    EXPECT_EQ(rig.Get("regMMVM_INVALIDATE_ENG17_SEM"), mine);
+}
+
+TEST(HangModes, MecStuckUntilItsReset) {
+  Rig rig;
+  client::Session& session = rig.Open();
+  rig.Hang("mec-stuck");
+  ASSERT_TRUE(session.WriteRegister("regGRBM_GFX_CNTL", 1 << 2));  // me 1
+  EXPECT_EQ(rig.Get("regCP_HQD_ACTIVE"), 1u);
+  ASSERT_TRUE(session.WriteRegister("regCP_HQD_DEQUEUE_REQUEST", 2));
+  EXPECT_EQ(rig.Get("regCP_HQD_ACTIVE"), 1u);
+  ASSERT_TRUE(session.WriteRegister("regGRBM_SOFT_RESET", 1));  // soft_reset_cp
+  EXPECT_EQ(rig.Get("regCP_HQD_ACTIVE"), 0u);
+}
+
+TEST(HangModes, RlcStuck) {
+  Rig rig;
+  client::Session& session = rig.Open();
+  rig.Hang("rlc-stuck:after=1");
+  for (const uint32_t waiting : {0u, 1u}) {
+    ASSERT_TRUE(session.WriteRegister("regRLC_SAFE_MODE", 3));
+    EXPECT_EQ(rig.Get("regRLC_SAFE_MODE") & 1, waiting);
+  }
+}
+
+TEST(HangModes, RasStopsTheEnginesUntilAReset) {
+  for (const bool athub : {false, true}) {
+    Rig rig;
+    client::Session& session = rig.Open(Impatient());
+    rig.Hang(athub ? "ras:athub:after=1:count=1" : "ras:after=1:count=1");
+    EXPECT_EQ(CopyAndWait(session), "");
+    EXPECT_NE(CopyAndWait(session), "");
+    EXPECT_EQ(session.sdma_rptr(), 0x44u);
+    rig.gpu->Reset();
+    client::Session& again = rig.Open(Impatient());
+    EXPECT_EQ(CopyAndWait(again), "");
+  }
+}
+
+TEST(HangModes, RasStatusIsClearedByItsClearBit) {
+  Rig rig;
+  client::Session& session = rig.Open(Impatient());
+  const auto* reg = rig.gpu->card().regs.Def("regBIF_BX0_BIF_DOORBELL_INT_CNTL");
+  ASSERT_NE(reg, nullptr);
+  const auto bit = [reg](const char* field) {
+    return static_cast<uint32_t>(amd::SetField(*reg, field, 1));
+  };
+  rig.Hang("ras");
+  EXPECT_NE(CopyAndWait(session), "");
+  EXPECT_EQ(rig.Get("regBIF_BX0_BIF_DOORBELL_INT_CNTL"), bit("ras_cntlr_interrupt_status"));
+  ASSERT_TRUE(
+      session.WriteRegister("regBIF_BX0_BIF_DOORBELL_INT_CNTL", bit("ras_cntlr_interrupt_clear")));
+  EXPECT_EQ(rig.Get("regBIF_BX0_BIF_DOORBELL_INT_CNTL"), 0u);
+}
+
 TEST(HangModes, SmuDead) {
   Rig rig;
   client::Session& session = rig.Open();

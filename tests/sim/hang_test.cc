@@ -25,6 +25,14 @@ TEST(HangSpec, NamesArgumentsAndCounts) {
   EXPECT_EQ(refuse.after, 37u);
   EXPECT_EQ(ParseHang("refuse:RESET").value().text, "");
   EXPECT_EQ(ParseHang("slow:250").value().delay_us, 250u);
+  EXPECT_TRUE(ParseHang("sdma-stall:watchdog:after=2").value().other);
+  EXPECT_FALSE(ParseHang("tlb-stuck").value().other);
+  EXPECT_TRUE(ParseHang("tlb-stuck:semaphore").value().other);
+  EXPECT_TRUE(ParseHang("ras:athub").value().other);
+  EXPECT_EQ(ParseHang("shader-error").value().code, 1);  // ILLEGAL_INST
+  EXPECT_EQ(ParseHang("shader-error:memviol").value().code, 2);
+  EXPECT_EQ(ParseHang("bad-packet").value().code, 183);
+  EXPECT_EQ(ParseHang("bad-packet:priv_instr:count=1").value().code, 185);
 }
 
 TEST(HangSpec, ErrorsSayWhatIsMissing) {
@@ -32,6 +40,10 @@ TEST(HangSpec, ErrorsSayWhatIsMissing) {
       {"", "no such way"},
       {"sdma-stal", "sdma-poll-never"},
       {"sdma-stall:3", "after=N"},
+      {"fence-lost:3", "after=N"},
+      {"ras:hub", "athub"},
+      {"shader-error:sigill", "memviol"},
+      {"bad-packet:opcode:opcode", "priv_reg"},
       {"sdma-stall:after=x", "not a number"},
       {"sdma-stall:after=", "not a number"},
       {"refuse", "needs a command"},
