@@ -10,34 +10,97 @@ namespace tg::explain {
 namespace {
 
 constexpr void (*kRules[])(const Facts&, Findings&) = {
-    RuleHealthy,      RuleKilled,     RuleAllOnes,   RuleServerGone, RulePageFault,
-    RuleBadPacket,    RuleRas,        RuleMailbox,   RuleHub,        RuleSdmaStuck,
-    RuleComputeHang,  RuleLostKick,   RuleSlotLeak,  RuleOverrun,    RuleRefused,
-    RuleSecondClient, RuleUnanswered, RuleDesync,    RuleBarAddress, RuleHang,
-    RuleIncomplete,   RuleShortReply, RulePollStuck, RuleNotStarted, RuleShifted,
+    RuleHealthy,    RuleKilled,         RuleAllOnes,      RuleServerGone, RulePageFault,
+    RuleBadPacket,  RuleErrorInterrupt, RuleRas,          RuleRingFull,   RuleMailbox,
+    RuleHub,        RuleSdmaStuck,      RuleComputeHang,  RuleLostKick,   RuleSlotLeak,
+    RuleOverrun,    RuleRefused,        RuleSecondClient, RuleUnanswered, RuleDesync,
+    RuleBarAddress, RuleHang,           RuleIncomplete,   RuleShortReply, RulePollStuck,
+    RuleNotStarted, RuleShifted,
 };
 
 std::string Noticed(const Facts& facts) {
-  if (const auto open = facts.polls.open())
-    return fmt::format("the driver's poll of {} ({} so far)", open->name,
-                       Duration(open->duration_ns()));
+  if (facts.fatal_poll) {
+    const std::string time = Duration(facts.fatal_poll->duration_ns());
+    return facts.fatal_poll_open
+               ? fmt::format("the driver's poll of {} ({} so far)", facts.fatal_poll->name, time)
+               : fmt::format("the driver's poll of {}, which ran out after {}",
+                             facts.fatal_poll->name, time);
+  }
+  // Whatever wait it was in: the error state ends it at once.
+  if (facts.ras.at && facts.ras.at.call >= facts.first_call)
+    return "the client, by the error bits in " + facts.ras.name;
+  if (facts.error_interrupt && facts.error_interrupt->at.call >= facts.first_call) {
+    const bool watchdog =
+        facts.error_interrupt->meaning.text.find("QUEUE_HANG") != std::string::npos;
+    return fmt::format("{}: interrupt {} set the error state",
+                       watchdog ? "the SDMA engine's watchdog" : "the client",
+                       facts.error_interrupt->meaning.text);
+  }
   if (facts.recovered) {
     return facts.wait_ns > 0 ? fmt::format("the client, after waiting {}; its hang handler ran",
                                            Duration(facts.wait_ns))
                              : "the client; its hang handler ran";
   }
   if (facts.waiting_at_end)
-    return fmt::format("the client waits since {} and had not given up", Duration(facts.wait_ns));
-  if (facts.work_outstanding && facts.silence_ns >= 2'000'000'000)
-    return "nobody: the client spins on memory, silently and without limit";
+    return fmt::format("nobody yet: the client had waited {} and not given up",
+                       Duration(facts.wait_ns));
+  if (facts.interrupted_stuck && facts.silence_ns == 0)
+    return fmt::format("whoever interrupted the client, which had waited {}",
+                       Duration(facts.wait_ns));
+  if (facts.work_outstanding && std::max(facts.silence_ns, facts.spin_ns) >= 2'000'000'000)
+    return facts.spin_ns > facts.silence_ns
+               ? "nobody: the client reads one word over and over, without limit"
+               : "nobody: the client spins on memory, silently and without limit";
   return {};
 }
 
 std::string Recovery(const Facts& facts) {
   if (!facts.recovered) return {};
   return "recovery set the compute queue up again; SDMA ring and engine, page tables, IH, PSP and "
-         "SMU were "
-         "left as they were";
+         "SMU were left as they were";
+}
+
+// Rules whose finding is but another view of what `top` names.
+struct Covered {
+  std::string_view top;
+  std::vector<std::string_view> others;
+};
+const std::vector<Covered>& CoveredBy() {
+  static const std::vector<Covered> table = {
+      {"page_fault_sdma", {"sdma_", "not_started", "error_interrupt"}},
+      {"page_fault", {"compute_hang", "error_interrupt"}},
+      {"shader_error", {"compute_hang", "not_started", "error_interrupt"}},
+      {"bad_packet", {"compute_hang", "not_started", "error_interrupt"}},
+      {"mec_stuck", {"compute_hang", "not_started"}},
+      {"ring_full_spin", {"sdma_", "compute_hang", "not_started", "host_died", "fence_lost"}},
+      {"ring_overrun", {"sdma_", "not_started", "fence_lost"}},
+      {"ras",
+       {"sdma_", "compute_hang", "not_started", "fence_lost", "host_died", "bit_error",
+        "error_interrupt"}},
+      {"bit_error", {"sdma_", "compute_hang", "not_started"}},
+      {"sdma_", {"error_interrupt"}},
+      {"short_reply", {"server_blocked"}},
+  };
+  return table;
+}
+
+// What the verdict says better is not said a second time.
+void DropCovered(std::vector<Finding>& findings) {
+  const std::string top = findings.front().rule;
+  const bool sure = findings.front().confidence >= 50;
+  const auto covered = [&](const Finding& f) {
+    // "hang" only says that which engine is stuck was not seen.
+    if (f.rule == "hang") return sure && findings.front().kind != "healthy";
+    if (f.rule == top) return true;
+    for (const Covered& c : CoveredBy()) {
+      if (!top.starts_with(c.top)) continue;
+      for (const std::string_view other : c.others)
+        if (f.rule.starts_with(other)) return true;
+      return false;
+    }
+    return false;
+  };
+  findings.erase(std::remove_if(findings.begin() + 1, findings.end(), covered), findings.end());
 }
 
 // First bad event, what followed, where it stands.
@@ -134,6 +197,7 @@ Explanation Explain(const Facts& facts) {
   }
   std::stable_sort(result.findings.begin(), result.findings.end(),
                    [](const Finding& a, const Finding& b) { return a.confidence > b.confidence; });
+  DropCovered(result.findings);
   TellEarlier(facts, result);
   result.findings.front().chain = Chain(facts, result.findings.front());
   result.noticed = Noticed(facts);

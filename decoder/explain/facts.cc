@@ -2,7 +2,64 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "decoder/explain/blame.h"
+
 namespace tg::explain {
+namespace {
+
+constexpr uint64_t kSilence = 2'000'000'000;    // ns: worth noting
+constexpr uint64_t kOverdue = 10'000'000'000;   // ns: no copy of the driver takes as long
+constexpr uint64_t kPollLimit = 9'000'000'000;  // ns; the driver's is 10 s
+constexpr uint64_t kFewCalls = 2000;            // an end that came soon
+
+// SDMA holds a copy or a fence that was to be done long ago, told from memory as the proxy saw it.
+bool SdmaStands(const Facts& facts) {
+  const QueueView* start = Stuck(facts);
+  if (!start) return false;
+  const Blame blame = Follow(facts, start);
+  return blame.culprit && blame.culprit->queue->sdma() && blame.culprit->state.rptr &&
+         !blame.culprit->state.rptr_older;
+}
+
+// What ended the client, if anything but its own will did.
+void DeriveEnd(Facts& facts) {
+  if (const auto open = facts.polls.open()) {
+    facts.fatal_poll = open;
+    facts.fatal_poll_open = true;
+  } else if (!facts.polls.failed().empty()) {
+    const PollRun& run = facts.polls.failed().back();
+    const bool ran_out = run.duration_ns() >= kPollLimit || !facts.finished;
+    if (run.first.call >= facts.first_call && ran_out && !facts.WentOn(run.last.call))
+      facts.fatal_poll = run;
+  }
+  for (const model::Refusal& r : facts.refusals)
+    if (!facts.WentOn(r.seq) && facts.last_call <= r.seq + kFewCalls) facts.refused_at_end = true;
+  const uint64_t booted = facts.boot ? facts.boot->booted.call : 0;
+  for (const model::Interrupt& i : facts.device.ih().interrupts()) {
+    if (i.at.call <= booted || i.meaning.effect == amd::IhEffect::kIgnored) continue;
+    facts.error_interrupt = &i;
+    break;
+  }
+  if (!facts.finished || facts.recovered) return;
+  const model::PhaseSpan* run = nullptr;
+  const model::PhaseSpan* finish = nullptr;
+  for (const model::PhaseSpan& span : facts.boot->phases) {
+    if (span.phase == model::Phase::kRun) run = &span;
+    if (span.phase == model::Phase::kFinish) finish = &span;
+  }
+  if (run && finish && finish->first.time_ns > run->last.time_ns + kSilence) {
+    facts.gap_ns = finish->first.time_ns - run->last.time_ns;
+    facts.silent_since = run->last.call;
+  }
+  if (facts.gap_ns == 0 && facts.wait_ns < kOverdue) return;
+  if (!facts.work_outstanding || !SdmaStands(facts)) return;
+  facts.interrupted_stuck = true;
+  facts.silence_ns = facts.gap_ns;
+}
+
+}  // namespace
 
 const QueueView* Facts::FindQueue(bool sdma) const {
   const QueueView* found = nullptr;
@@ -12,6 +69,15 @@ const QueueView* Facts::FindQueue(bool sdma) const {
     if (!found || (!found->stuck() && view.stuck())) found = &view;
   }
   return found;
+}
+
+const model::StagingSkip* Facts::LeakedSlot() const {
+  const model::Staging& staging = copies.staging();
+  for (const model::StagingSkip& skip : staging.left_out)
+    if (staging.last_slot && staging.slots > 0 &&
+        skip.slot == (*staging.last_slot + 1) % staging.slots)
+      return &skip;
+  return nullptr;
 }
 
 int Facts::HangCertainty(std::vector<Evidence>* evidence) const {
@@ -26,7 +92,16 @@ int Facts::HangCertainty(std::vector<Evidence>* evidence) const {
     say(boot->ended.call, "the driver ended in its error state (SCRATCH_REG6 = 1)");
     return 90;
   }
-  if (finished) return 0;
+  if (finished) {
+    if (!interrupted_stuck) return 0;
+    say(silence_ns > 0 ? silent_since : wait_last.call,
+        silence_ns > 0
+            ? fmt::format("silence for {} with work outstanding, until the client was "
+                          "interrupted",
+                          Duration(silence_ns))
+            : fmt::format("the client waited {}, until it was interrupted", Duration(wait_ns)));
+    return whole ? 72 : 45;
+  }
   if (waiting_at_end) {
     say(wait_first.call, "the client began to poll the interrupt ring: it waits for over 200 ms");
     say(wait_last.call, fmt::format("still waiting after {}", Duration(wait_ns)));
@@ -34,11 +109,11 @@ int Facts::HangCertainty(std::vector<Evidence>* evidence) const {
     const int sure = wait_ns >= 29'500'000'000 ? 88 : wait_ns >= 5'000'000'000 ? 70 : 55;
     return whole ? sure : sure >= 88 ? 85 : 35;
   }
-  if (work_outstanding && silence_ns >= 2'000'000'000 && whole) {
-    say(last_call, fmt::format("silence for {} with work outstanding", Duration(silence_ns)));
+  if (work_outstanding && silence_ns >= kSilence && whole) {
+    say(silent_since, fmt::format("silence for {} with work outstanding", Duration(silence_ns)));
     return 62;
   }
-  if (work_outstanding && spin_ns >= 2'000'000'000) {
+  if (work_outstanding && spin_ns >= kSilence) {
     say(reads.first.call,
         fmt::format("the client reads one word of shared memory for {}, without a time limit",
                     Duration(spin_ns)));
@@ -82,8 +157,10 @@ void Derive(Facts& facts) {
     facts.waiting_at_end = facts.wait_last.call > facts.device.ih().last_drain().call &&
                            !facts.finished && !facts.recovered;
   }
-  if (facts.last_time_ns > facts.last_call_ns && facts.unanswered.empty())
+  if (facts.last_time_ns > facts.last_call_ns && facts.unanswered.empty() && !facts.finished) {
     facts.silence_ns = facts.last_time_ns - facts.last_call_ns;
+    facts.silent_since = facts.last_call;
+  }
 
   if (facts.reads.header.command == static_cast<uint8_t>(wire::Command::kSysmemRead) &&
       facts.reads.last.call >= facts.last_call && facts.reads.first.call >= facts.first_call)
@@ -93,6 +170,10 @@ void Derive(Facts& facts) {
     if (view.unfinished()) facts.work_outstanding = true;
     if (view.state.outstanding_bytes) facts.queues_observed = true;
   }
+  for (const model::Queue& queue : facts.all_queues.queues())
+    if (queue.last_doorbell_call >= facts.first_call)
+      facts.last_doorbell = std::max(facts.last_doorbell, queue.last_doorbell_call);
+  DeriveEnd(facts);
 }
 
 }  // namespace tg::explain

@@ -11,6 +11,7 @@
 #include "decoder/explain/finding.h"
 #include "decoder/explain/poll_watch.h"
 #include "decoder/explain/queue_view.h"
+#include "decoder/explain/ras_watch.h"
 #include "decoder/explain/read_watch.h"
 #include "decoder/explain/shift_watch.h"
 #include "decoder/model/device.h"
@@ -34,12 +35,14 @@ struct Earlier {
 
 struct Facts {
   Facts(const model::Device& the_device, const model::Session& the_session,
-        const PollWatch& the_polls, const ShiftWatch& the_shift, const ReadRun& the_reads,
-        const model::DeviceQueues& the_queues, std::vector<QueueView> the_views)
+        const PollWatch& the_polls, const ShiftWatch& the_shift, const RasError& the_ras,
+        const ReadRun& the_reads, const model::DeviceQueues& the_queues,
+        std::vector<QueueView> the_views)
       : device(the_device),
         session(the_session),
         polls(the_polls),
         shift(the_shift),
+        ras(the_ras),
         reads(the_reads),
         all_queues(the_queues.queues()),
         copies(the_queues.copies()),
@@ -49,6 +52,7 @@ struct Facts {
   const model::Session& session;
   const PollWatch& polls;
   const ShiftWatch& shift;
+  const RasError& ras;
   const ReadRun& reads;  // that the trace ends in
   const model::Queues& all_queues;
   const model::Copies& copies;
@@ -85,16 +89,36 @@ struct Facts {
   bool waiting_at_end = false;
   uint64_t wait_ns = 0;  // length of the newest run of rounds, 200 ms before it included
   model::Stamp wait_first{}, wait_last{};
-  // Nothing came for that long between the newest call and the end, though no call was open.
+  // Nothing came for that long between the newest call and the end, though no call was open; or
+  // before the driver's finish, when the client was interrupted in it.
   uint64_t silence_ns = 0;
+  uint64_t silent_since = 0;  // the newest call before it
+  // The same before the finish of the driver, whatever was outstanding.
+  uint64_t gap_ns = 0;
+  // The client was interrupted while it waited or spun for an SDMA engine that does not get on.
+  bool interrupted_stuck = false;
   // ... or nothing but reads of one word of shared memory (TCP).
   uint64_t spin_ns = 0;
+  // The newest doorbell. An event with one behind it was survived; one with none may be what ended
+  // the client, however orderly it left: an uncaught exception ends in the driver's finish, too.
+  uint64_t last_doorbell = 0;
+  bool WentOn(uint64_t call) const { return last_doorbell > call; }
+  // A register poll of the driver that the trace ends in, or that ran out (10 s) with no work
+  // after.
+  std::optional<PollRun> fatal_poll;
+  bool fatal_poll_open = false;
+  // Refusals that ended the client, or may have.
+  bool refused_at_end = false;
+  // The first interrupt since the boot that sets the driver's error state.
+  const model::Interrupt* error_interrupt = nullptr;
   // Submitted work that nothing retired.
   bool work_outstanding = false;
   // Some queue state is known (pointers or content) that could prove the opposite.
   bool queues_observed = false;
 
   const QueueView* FindQueue(bool sdma) const;
+  // The staging slot that was taken and never submitted, where it is the next in turn.
+  const model::StagingSkip* LeakedSlot() const;
   // How sure it is that the client was hung when the trace ended: 0 (it was not) to 100 (its own
   // hang handler ran). Says so in `evidence`.
   int HangCertainty(std::vector<Evidence>* evidence = nullptr) const;

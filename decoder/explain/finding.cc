@@ -23,6 +23,8 @@ std::string_view AdviceWord(Advice advice) {
       return "RESTART PROCESS";
     case Advice::kAmReset:
       return "START ONCE WITH AM_RESET=1";
+    case Advice::kHiveReset:
+      return "RUN extra/amdpci/hive_reset.py";
     case Advice::kReplug:
       return "REPLUG";
     case Advice::kPowerCycle:

@@ -20,6 +20,7 @@ enum class Advice : uint8_t {
   kContinue,        // the program can go on
   kRestartProcess,  // the next start cleans up by itself
   kAmReset,         // one start with AM_RESET=1: the driver resets the card (mode 1)
+  kHiveReset,       // cards that no single driver resets: extra/amdpci/hive_reset.py
   kReplug,          // the card or its server is gone: plug it in again
   kPowerCycle,      // the card's own fault: switch it off and on
   kReboot,          // neither reset can help, or both were seen to fail

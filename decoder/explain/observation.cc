@@ -17,6 +17,7 @@ Observation::Observation(const model::DeviceOptions& options)
     : device_(options), queues_(device_), shift_(device_) {
   device_.AddObserver(&polls_);
   device_.AddObserver(&shift_);
+  device_.AddObserver(&ras_);
 }
 
 void Observation::KeepEarlier(const trace::Record& record) {
@@ -75,7 +76,7 @@ void Observation::Finish() {
 }
 
 Facts Observation::MakeFacts(const File& file) const {
-  Facts facts(device_, session_.session(), polls_, shift_, reads_.run(), queues_,
+  Facts facts(device_, session_.session(), polls_, shift_, ras_.error(), reads_.run(), queues_,
               kept_ ? kept_->queues : ViewQueues(device_, queues_.queues()));
   facts.wait_first = kept_ ? kept_->first_round : device_.ih().first_round();
   facts.wait_last = kept_ ? kept_->last_round : device_.ih().last_round();

@@ -57,6 +57,7 @@ class Observation {
   model::DeviceQueues queues_;
   PollWatch polls_;
   ShiftWatch shift_;
+  RasWatch ras_;
   ReadWatch reads_;
   std::vector<Earlier> earlier_;
   struct Kept {

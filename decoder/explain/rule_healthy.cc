@@ -8,9 +8,10 @@ namespace tg::explain {
 namespace {
 
 bool AnythingWrong(const Facts& facts) {
-  return facts.HangCertainty() > 0 || facts.polls.open() || facts.session.unreliable_from > 0 ||
+  return facts.HangCertainty() > 0 || facts.fatal_poll || facts.session.unreliable_from > 0 ||
          (facts.server_closed_first && !facts.finished) || !facts.unanswered.empty() ||
-         (!facts.refusals.empty() && !facts.finished) ||
+         (!facts.refusals.empty() && !facts.finished) || facts.refused_at_end || facts.ras.at ||
+         (facts.gap_ns > 0 && facts.LeakedSlot() && !facts.work_outstanding) ||
          facts.session.link.state() == model::LinkState::kAllOnes ||
          facts.session.link.state() == model::LinkState::kDeviceGone;
 }
@@ -83,7 +84,7 @@ void RuleHealthy(const Facts& facts, Findings& out) {
 void RuleKilled(const Facts& facts, Findings& out) {
   if (facts.finished || !facts.client_closed_first || !facts.boot || !facts.boot->start) return;
   if (facts.device.vendor() != model::Vendor::kAmd || facts.HangCertainty() > 0 ||
-      facts.polls.open() || !facts.unanswered.empty())
+      facts.fatal_poll || !facts.unanswered.empty())
     return;
   const model::LinkState link = facts.session.link.state();
   if (link == model::LinkState::kAllOnes || link == model::LinkState::kDeviceGone) return;

@@ -1,6 +1,7 @@
 // SMU or PSP does not answer: rows 14 and 15.
 #include <fmt/format.h>
 
+#include "decoder/explain/card.h"
 #include "decoder/explain/rules.h"
 
 namespace tg::explain {
@@ -44,8 +45,7 @@ void PspFinding(const Facts& facts, Findings& out) {
   if (!last || last->sent.call < facts.first_call) return;
   Finding f;
   f.kind = "hang";
-  f.advice = Advice::kAmReset;
-  f.reason = "a mode-1 reset restarts the security processor; if it fails again, power-cycle";
+  AdviseCardReset(facts, f, "a mode-1 reset restarts the security processor");
   if (last->status.value_or(0) != 0) {
     f.rule = "psp_refused";
     f.confidence = 85;

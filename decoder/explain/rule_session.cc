@@ -42,8 +42,8 @@ void RuleRefused(const Facts& facts, Findings& out) {
   Finding f;
   f.rule = "refused";
   f.kind = "refused";
-  // A refusal that the session survived for long is not what ended it.
-  f.confidence = facts.last_call > best->seq + 2000 || facts.finished ? 45 : 92;
+  // A refusal that the session survived is not what ended it.
+  f.confidence = facts.refused_at_end ? 92 : 45;
   f.summary = model::RefusalText(*best);
   for (const model::Refusal& r : facts.refusals)
     if (f.evidence.size() < 5) f.evidence.push_back({r.seq, model::RefusalText(r)});

@@ -14,6 +14,9 @@ std::string Hex(uint32_t value) {
 }
 
 constexpr uint64_t kRootTableSize = 0x1000;
+// Booted partially whenever AM set the card up, whatever its notes and AM_RESET say (tinygrad
+// 0.14.0, runtime/support/am/amdev.py).
+constexpr amd::IpVersion kKeptGc{9, 5, 0};
 
 }  // namespace
 
@@ -106,6 +109,7 @@ void Boot::Decide() {
   }
   // The driver's own version is what it writes at the end of its boot.
   const uint32_t own = s.reg7_written.value_or(amd::kAmVersionCurrent);
+  const bool kept = s.kind == BootKind::kPartial && gc_ == kKeptGc;
   if (reg7 != own) {
     if (amd::ClassifyReg7(reg7) == amd::Reg7Kind::kOlder) {
       s.reason = "REG7 " + Hex(reg7) +
@@ -126,7 +130,9 @@ void Boot::Decide() {
     const std::string what = *s.reg6_read == 1 ? "previous session did not finish cleanly"
                                                : amd::DescribeReg6(reg7, *s.reg6_read);
     const std::string value = *s.reg6_read == 1 ? "1" : Hex(*s.reg6_read);
-    s.reason = reg7_text + ", REG6 " + value + ": " + what + " -> full reset expected";
+    s.reason =
+        reg7_text + ", REG6 " + value + ": " + what +
+        (kept ? " -> partial boot all the same, as always on gc 9.5.0" : " -> full reset expected");
     return;
   }
   if (!s.fault_read) {
@@ -135,7 +141,8 @@ void Boot::Decide() {
   }
   if (*s.fault_read != 0) {
     s.reason = reg7_text + ", REG6 0, but fault status " + Hex(*s.fault_read) +
-               ": a page fault was left behind -> full reset expected";
+               ": a page fault was left behind -> " +
+               (kept ? "partial boot all the same, as always on gc 9.5.0" : "full reset expected");
     return;
   }
   s.reason = reg7_text + ", REG6 0, no fault: previous session finished cleanly -> partial boot";
@@ -283,13 +290,28 @@ void Boot::OnRegister(const RegisterAccess& access) {
   }
 }
 
+void Boot::SetXgmi(std::optional<uint64_t> max_region, std::optional<uint64_t> segment) {
+  xgmi_max_region_ = max_region.value_or(xgmi_max_region_);
+  xgmi_segment_ = segment.value_or(xgmi_segment_);
+}
+
 std::string Boot::NextStart() const {
   const BootSession* s = current();
   if (!s) return "";
   if (s->end == SessionEnd::kClean) return "partial boot, if no page fault is latched";
-  if (s->end == SessionEnd::kErrorState) return "full boot with mode-1 reset (REG6 is 1)";
-  if (s->booted) return "full boot with mode-1 reset (REG6 was left at 1: no clean end was seen)";
-  return "";
+  std::string why;
+  if (s->end == SessionEnd::kErrorState) why = " (REG6 is 1)";
+  if (why.empty() && s->booted) why = " (REG6 was left at 1: no clean end was seen)";
+  if (why.empty()) return "";
+  if (gc_ == kKeptGc)
+    return "partial boot with a driver since 0.14.0, which keeps a card of gc 9.5.0 that AM set "
+           "up" +
+           why;
+  if (hive())
+    return "refused: the driver does not reset a card of a hive (\"Malformed state\"), "
+           "hive_reset.py does" +
+           why;
+  return "full boot with mode-1 reset" + why;
 }
 
 }  // namespace tg::model

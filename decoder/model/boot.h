@@ -10,6 +10,7 @@
 
 #include "decoder/model/access.h"
 #include "decoder/model/bars.h"
+#include "schemas/amd/ip.h"
 
 namespace tg::model {
 
@@ -84,6 +85,8 @@ class Boot {
   const BootSession* current() const { return sessions_.empty() ? nullptr : &sessions_.back(); }
   // What the next start of the driver will do, as far as this trace tells; empty if it does not.
   std::string NextStart() const;
+  // Several cards coupled by XGMI, as the driver tells it (gfx9): it does not reset one of them.
+  bool hive() const { return xgmi_max_region_ > 0 && xgmi_segment_ > 0; }
 
   // ---- for the device that feeds it ----
   void OnCall(Stamp first, Stamp last, uint64_t times);
@@ -92,6 +95,8 @@ class Boot {
   void OnVram(const MemoryAccess& access);
   void OnDoorbell(Stamp at);
   void OnMode1Reset(Stamp at);
+  void SetGc(amd::IpVersion gc) { gc_ = gc; }
+  void SetXgmi(std::optional<uint64_t> max_region, std::optional<uint64_t> segment);
 
  private:
   BootSession& Session(Stamp at);
@@ -106,6 +111,8 @@ class Boot {
   std::vector<BootSession> sessions_;
   PhaseSpan* open_ = nullptr;  // the newest span of the newest session
   uint32_t connection_ = 0;
+  amd::IpVersion gc_{11, 0, 0};
+  uint64_t xgmi_max_region_ = 0, xgmi_segment_ = 0;
   Stamp now_;     // the newest call
   Stamp before_;  // the one before it
 };

@@ -154,9 +154,9 @@ void Device::Impl::OnRole(const RegisterAccess& access) {
         if (const auto region = amd::GetField(reg, "pf_lfb_region", access.value)) {
           gpuvm_.SetXgmi(static_cast<uint32_t>(*region), std::nullopt);
         }
-        if (const auto size = amd::GetField(reg, "pf_lfb_size", access.value)) {
-          gpuvm_.SetXgmi(std::nullopt, *size << 24);
-        }
+        const auto size = amd::GetField(reg, "pf_lfb_size", access.value);
+        if (size) gpuvm_.SetXgmi(std::nullopt, *size << 24);
+        boot_.SetXgmi(amd::GetField(reg, "pf_max_region", access.value), size);
         psp_.SetMcBase(gpuvm_.mc_base());
       }
       break;
@@ -268,6 +268,7 @@ void Device::Impl::GcIs(amd::IpVersion gc, amd::IpVersion mp1, bool assumed) {
   gc_ = gc;
   gpuvm_.SetFormat(amd::PteFormatFor(gc), assumed);
   ih_.SetGc(gc);
+  boot_.SetGc(gc);
   faults_.SetGc(gc);
   smu_.SetMp1(mp1);
 }

@@ -49,6 +49,7 @@ struct Counters {
 };
 
 // The GPU's reference clock: 100 MHz on these boards.
+inline constexpr uint64_t kTicksPerMicrosecond = 100;
 inline uint64_t GpuClock() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count()) /

@@ -158,6 +158,14 @@ CpQueue::Step CpQueue::Bad(IhSource source) {
 }
 
 CpQueue::Step CpQueue::Struck() {
+  if (entered_) {
+    return GpuClock() < not_before_ ? Step::kHeld : Step::kDone;
+  }
+  entered_ = true;
+  if (const HangRule* rule = card_.hangs.Strike(HangKind::kSlowKernel)) {
+    not_before_ = GpuClock() + rule->delay_us * kTicksPerMicrosecond;
+    return Step::kHeld;
+  }
   if (card_.hangs.Strike(HangKind::kComputeStall)) return Hang();
   if (const HangRule* rule = card_.hangs.Strike(HangKind::kBadPacket))
     return Bad(static_cast<IhSource>(rule->code));

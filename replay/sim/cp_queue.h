@@ -79,6 +79,7 @@ class CpQueue {
   bool begun_ = false;       // packet_ is being executed
   bool aql_packet_ = false;  // packet_ is an AQL packet of the ring
   bool entered_ = false;     // packet_'s one-time part is done
+  uint64_t not_before_ = 0;  // GPU clock: a slow kernel's end; 0: none runs
   uint64_t reported_ = UINT64_MAX;
   std::vector<uint8_t> bytes_;
   amd::DecodedPacket packet_;

@@ -8,7 +8,7 @@
 namespace tg::sim {
 namespace {
 
-constexpr std::array<HangInfo, 19> kTable = {{
+constexpr std::array<HangInfo, 20> kTable = {{
     {HangKind::kSdmaStall, "sdma-stall", "[:watchdog]", "copy packets of the SDMA engine",
      "the copy never ends; the engine moves only after a reset; `watchdog` raises SDMA_QUEUE_HANG",
      "a wedged SDMA engine or a transfer stuck on the link"},
@@ -65,6 +65,8 @@ constexpr std::array<HangInfo, 19> kTable = {{
      "the driver extension terminated: cable pulled, app killed"},
     {HangKind::kSlow, "slow", ":MICROSECONDS", "requests of any kind",
      "handled only after that time", "a link that retrains, retries, or shares its bandwidth"},
+    {HangKind::kSlowKernel, "slow-kernel", ":MICROSECONDS", "kernels and end-of-pipe signals",
+     "takes that time; the rest goes on", "a long kernel: no hang at all"},
 }};
 
 std::optional<uint64_t> ParseNumber(std::string_view text) {
@@ -140,9 +142,10 @@ Result<void> ParseArgument(std::string_view spec, std::vector<std::string_view> 
       }
       return {};
     }
-    case HangKind::kSlow: {
+    case HangKind::kSlow:
+    case HangKind::kSlowKernel: {
       const auto us = parts.size() == 1 ? ParseNumber(parts[0]) : std::nullopt;
-      if (!us || *us > 60'000'000) return Usage(spec, "needs microseconds, e.g. slow:250");
+      if (!us || *us > 60'000'000) return Usage(spec, "needs microseconds, e.g. 250");
       rule.delay_us = static_cast<uint32_t>(*us);
       return {};
     }

@@ -38,6 +38,7 @@ enum class HangKind : uint8_t {
   kRefuse,
   kExit,
   kSlow,
+  kSlowKernel,
 };
 
 struct HangInfo {
@@ -61,7 +62,7 @@ struct HangRule {
   uint8_t code = 0;                // shader-error: error type; bad-packet: interrupt source
   std::optional<uint8_t> command;  // refuse
   std::string text;                // refuse: the error text, may be empty
-  uint32_t delay_us = 0;           // slow
+  uint32_t delay_us = 0;           // slow, slow-kernel
 };
 
 Result<HangRule> ParseHang(std::string_view spec);

@@ -117,6 +117,61 @@ def shift(when):
     device.synchronize()
 
 
+def submit_copy(device, to, source, size):
+    """A copy on the card, ordered by the timeline, without waiting for it."""
+    device.hw_copy_queue_t().wait(device.timeline_signal, device.timeline_value - 1) \
+          .copy(to._buf, source._buf, size) \
+          .signal(device.timeline_signal, device.next_timeline()).submit(device)
+
+
+def ring(size, copies):
+    """More copies than the SDMA ring, made small here, has room for: it wraps, and with an engine that
+    stopped the driver waits for room without limit."""
+    from tinygrad.runtime.ops_amd import AMDDevice, kfd
+    here = AMDDevice.create_queue
+
+    def create_queue(self, queue_type, ring_size, *rest, **named):
+        sdma = queue_type == kfd.KFD_IOC_QUEUE_TYPE_SDMA
+        return here(self, queue_type, int(size) if sdma else ring_size, *rest, **named)
+
+    AMDDevice.create_queue = create_queue
+    device = open_device()
+    one, other = new_buffer(1 << 12), new_buffer(1 << 12)
+    for _ in range(int(copies)):
+        submit_copy(device, one, other, 1 << 12)
+    device.synchronize()
+    say(event="timeline", value=device.timeline_signal.value, expected=device.timeline_value - 1)
+
+
+def gap():
+    """An exception between taking a number of the timeline and submitting the work that signals it:
+    what is submitted next waits for nobody."""
+    device, buffer = open_device(), new_buffer(1 << 16)
+    up(buffer, pattern(1 << 16, 0))
+    here = device.hw_copy_queue_t.func._submit
+
+    def broken(*_):
+        device.hw_copy_queue_t.func._submit = here
+        raise OSError("interrupted")
+
+    device.hw_copy_queue_t.func._submit = broken
+    try:
+        up(buffer, pattern(1 << 16, 1))
+    except OSError as error:
+        say(event="failed", text=str(error))
+    up(buffer, pattern(1 << 16, 2))
+    device.synchronize()
+
+
+def regions(count):
+    """A region of shared memory for each of many small buffers."""
+    from tinygrad.device import BufferSpec
+    device = open_device()
+    kept = [device.allocator.alloc(4096, BufferSpec(host=True, nolru=True))
+            for _ in range(int(count))]
+    say(event="regions", count=len(kept))
+
+
 def main(action, *arguments):
     say(event="start", pid=os.getpid())
     if action == "boot":
@@ -165,6 +220,13 @@ def main(action, *arguments):
         leak(*arguments)
     elif action == "shift":
         shift(*arguments)
+    elif action in ("ring", "gap", "regions"):
+        globals()[action](*arguments)
+    elif action == "map":
+        # buffers of 2 MiB, each mapped: two TLB invalidations
+        device = open_device()
+        kept = [new_buffer(2 << 20) for _ in range(int(arguments[0]))]
+        say(event="mapped", count=len(kept))
     elif action == "twice":
         # goes on after a hang, as a notebook does
         device = open_device()

@@ -54,6 +54,17 @@ TEST(HangModes, ComputeStallIsCuredByRecovery) {
   EXPECT_TRUE(session.Barrier());
 }
 
+TEST(HangModes, SlowKernel) {
+  Rig rig;
+  client::Session& session = rig.Open();
+  rig.Hang("slow-kernel:150000:count=1");
+  const auto began = std::chrono::steady_clock::now();
+  ASSERT_TRUE(session.Barrier());
+  EXPECT_GE(std::chrono::steady_clock::now() - began, std::chrono::milliseconds(150));
+  EXPECT_TRUE(session.Barrier());
+  EXPECT_EQ(rig.counters().compute_signals, 2u);
+}
+
 TEST(HangModes, PageFaultOfACopy) {
   Rig rig;
   rig.Hang("page-fault:count=1");

@@ -50,6 +50,7 @@ TEST(HangSpec, ErrorsSayWhatIsMissing) {
       {"refuse:NOPE", "needs a command"},
       {"slow", "microseconds"},
       {"slow:fast", "microseconds"},
+      {"slow-kernel", "microseconds"},
       {"slow:99999999999", "microseconds"},
       {"page-fault:here", "address"},
   };

@@ -32,12 +32,14 @@ class Animal:
     again     further clients in the same trace (`rpcproxy serve` records it then)
     stop      signal for the client, and what is waited for first: a text in its output, or seconds
     second    a second client comes while the first is served
+    holder    a client that the server serves already, unrecorded
     """
 
     def __init__(self, *client, sim=(), tcp=False, before=(), again=(), stop=None, second=False,
-                 timeout_ms=1500, env=None):
+                 holder=None, timeout_ms=1500, env=None):
         self.client, self.sim, self.tcp = client, list(sim), tcp
         self.before, self.again, self.stop, self.second = before, again, stop, second
+        self.holder = holder
         self.env = {"HCQDEV_WAIT_TIMEOUT_MS": str(timeout_ms), **(env or {})}
 
     @staticmethod
@@ -65,6 +67,9 @@ ANIMALS = {
     "navi48_copies": A("many", "3", sim=NAVI48),
     "small_bar_copies": A("many", "3", sim=SMALL),
     "two_clients": A("copy", "4096", again=[("copy", "4096")]),
+    "slow_kernel": A("barrier", "3", hang="slow-kernel:25000000:after=1:count=1",
+                     timeout_ms=30000),
+    "ring_wraps": A("ring", "16384", "600"),
     # ---- queues ----
     "sdma_stall": A("many", "10", hang="sdma-stall:after=3"),
     "sdma_stall_first": A("many", "10", hang="sdma-stall"),
@@ -90,7 +95,27 @@ ANIMALS = {
                                stop=(KILL, "booted+4"), tcp=True),
     "aql_chain": A("chain", "4", env={"AMD_AQL": "1"}),
     "aql_compute_stall": A("barrier", "4", hang="compute-stall:after=2", env={"AMD_AQL": "1"}),
+    "sdma_watchdog": A("many", "10", hang="sdma-stall:watchdog:after=3"),
+    "ring_full": A("ring", "65536", "2000", hang="sdma-stall:after=3", stop=(KILL, "booted+4")),
+    "ring_full_tcp": A("ring", "65536", "2000", hang="sdma-stall:after=3", tcp=True,
+                       stop=(KILL, "booted+6")),
+    # 4 KiB asked, 16 KiB granted: the driver takes what it was granted for the ring's size
+    "ring_overrun": A("ring", "4096", "150"),
+    "ring_full_ctrl_c": A("ring", "65536", "2000", hang="sdma-stall:after=3",
+                          stop=(INT, "booted+4")),
+    "sdma_stall_silent_ctrl_c": A("leak", "{file}", "1000", hang="sdma-stall:after=3",
+                                  stop=(INT, "booted+4")),
+    "slot_leak_ctrl_c": A("leak", "{file}", "5", stop=(INT, "failed+4")),
+    "waits_for_nobody": A("gap"),
     # ---- faults ----
+    "page_fault_compute": A("barrier", "200", hang="page-fault:0x200000002000:stop:count=1"),
+    "shader_error": A("barrier", "4", hang="shader-error:after=2"),
+    "shader_error_navi48": A("barrier", "4", hang="shader-error:memviol:after=2", sim=NAVI48),
+    "shader_error_aql": A("barrier", "4", hang="shader-error:after=2", env={"AMD_AQL": "1"}),
+    "bad_packet": A("barrier", "4", hang="bad-packet:after=2"),
+    "bad_packet_tcp": A("barrier", "4", hang="bad-packet:reserved:after=2", tcp=True),
+    "privileged_register": A("barrier", "4", hang="bad-packet:priv_reg:after=2"),
+    "privileged_instruction": A("barrier", "4", hang="bad-packet:priv_instr:after=2"),
     "page_fault": A("copy", "65536", hang="page-fault:count=1", again=[("copy", "4096")]),
     "page_fault_stop": A("copy", "65536", hang="page-fault:stop:count=1"),
     "page_fault_stop_navi48": A("copy", "65536", hang="page-fault:stop:count=1", sim=NAVI48),
@@ -101,6 +126,14 @@ ANIMALS = {
                         env={"AM_RESET": "1"}),
     "psp_dead": A("boot", hang="psp-dead"),
     "psp_dead_ring": A("boot", hang="psp-dead:after=12"),
+    "tlb_stuck_boot": A("boot", hang="tlb-stuck:after=10"),
+    "tlb_stuck": A("map", "100", hang="tlb-stuck:after=100"),
+    "tlb_semaphore": A("map", "100", hang="tlb-stuck:semaphore:after=60"),
+    "mec_stuck": A("barrier", "4", hang=("compute-stall:after=2", "mec-stuck")),
+    "mec_stuck_at_exit": A("barrier", "4", hang="mec-stuck"),
+    "rlc_stuck": A("boot", hang="rlc-stuck"),
+    "ras": A("many", "10", hang="ras:after=4:count=1"),
+    "ras_athub": A("barrier", "4", hang="ras:athub:after=2:count=1", sim=NAVI48),
     # ---- the link and the server ----
     "all_ones": A("many", "1000", hang="all-ones:after=28500", stop=(KILL, "0xffffffff, 0xffffffff")),
     "all_ones_boot": A("boot", hang="all-ones:after=5000"),
@@ -112,6 +145,8 @@ ANIMALS = {
     "blocked": A("boot", hang="slow:60000000:after=3000", stop=(KILL, 6.0)),
     "ctrl_c_in_call": A("shift", "41", stop=(KILL, "interrupted+1.5")),
     "second_client": A("many", "10", hang="sdma-stall:after=3", timeout_ms=4000, second=True),
+    "server_has_another": A("boot", holder=("wait",), stop=(KILL, 6.0)),
+    "region_cap": A("regions", "200"),
     "killed": A("wait", stop=(KILL, '"ready"')),
 }
 
@@ -157,6 +192,13 @@ class Keeper:
         for i, action in enumerate(animal.before):
             self.process(f"before{i}", self.client_command(action),
                          **self.where(self.address)).wait()
+        if animal.holder:
+            # The driver's lock keeps honest clients apart: this one looks for it elsewhere.
+            (self.folder / "elsewhere").mkdir()
+            holder = self.process("holder", self.client_command(animal.holder),
+                                  **self.where(self.address),
+                                  TMPDIR=str(self.folder / "elsewhere"))
+            until(lambda: '"boot"' in holder.output(), "the first client has booted", 60)
         if animal.again or animal.second:
             self.serve(out)
         else:
