@@ -44,9 +44,10 @@ std::string Noticed(const Facts& facts) {
   if (facts.waiting_at_end)
     return fmt::format("nobody yet: the client had waited {} and not given up",
                        Duration(facts.wait_ns));
-  if (facts.interrupted_stuck && facts.silence_ns == 0)
-    return fmt::format("whoever interrupted the client, which had waited {}",
-                       Duration(facts.wait_ns));
+  if (facts.interrupted_stuck)
+    return "whoever interrupted the client " +
+           (facts.quiet.ns > 0 ? "in " + Duration(facts.quiet.ns) + " of spinning or sleep"
+                               : "after it had waited " + Duration(facts.wait_ns));
   if (facts.work_outstanding && std::max(facts.silence_ns, facts.spin_ns) >= 2'000'000'000)
     return facts.spin_ns > facts.silence_ns
                ? "nobody: the client reads one word over and over, without limit"

@@ -34,29 +34,26 @@ void DeriveEnd(Facts& facts) {
     if (run.first.call >= facts.first_call && ran_out && !facts.WentOn(run.last.call))
       facts.fatal_poll = run;
   }
+  // Doorbells alone prove nothing here: they are posted, into the void if the server has left.
   for (const model::Refusal& r : facts.refusals)
-    if (!facts.WentOn(r.seq) && facts.last_call <= r.seq + kFewCalls) facts.refused_at_end = true;
-  const uint64_t booted = facts.boot ? facts.boot->booted.call : 0;
-  for (const model::Interrupt& i : facts.device.ih().interrupts()) {
+    if (facts.last_call <= r.seq + kFewCalls && !(facts.finished && facts.WentOn(r.seq)))
+      facts.refused_at_end = true;
+  const uint64_t booted = std::max(facts.boot ? facts.boot->booted.call : 0, facts.first_call);
+  for (const model::Interrupt& i : facts.interrupts) {
     if (i.at.call <= booted || i.meaning.effect == amd::IhEffect::kIgnored) continue;
-    facts.error_interrupt = &i;
+    facts.error_interrupt = i;
     break;
   }
+  const Quiet& silence = facts.silence;
+  if (silence.ns > 0 && silence.since >= facts.first_call && !facts.WentOn(silence.until))
+    facts.quiet = silence;
+  const ReadRun& run = facts.ended_reads;
+  if (run.reads > 0 && run.first.call >= std::max(facts.first_call, facts.quiet.until) &&
+      !facts.WentOn(run.last.call))
+    facts.quiet = {run.duration_ns(), run.first.call, run.last.call, run};
   if (!facts.finished || facts.recovered) return;
-  const model::PhaseSpan* run = nullptr;
-  const model::PhaseSpan* finish = nullptr;
-  for (const model::PhaseSpan& span : facts.boot->phases) {
-    if (span.phase == model::Phase::kRun) run = &span;
-    if (span.phase == model::Phase::kFinish) finish = &span;
-  }
-  if (run && finish && finish->first.time_ns > run->last.time_ns + kSilence) {
-    facts.gap_ns = finish->first.time_ns - run->last.time_ns;
-    facts.silent_since = run->last.call;
-  }
-  if (facts.gap_ns == 0 && facts.wait_ns < kOverdue) return;
-  if (!facts.work_outstanding || !SdmaStands(facts)) return;
-  facts.interrupted_stuck = true;
-  facts.silence_ns = facts.gap_ns;
+  if (facts.quiet.ns == 0 && facts.wait_ns < kOverdue) return;
+  facts.interrupted_stuck = facts.work_outstanding && SdmaStands(facts);
 }
 
 }  // namespace
@@ -94,12 +91,13 @@ int Facts::HangCertainty(std::vector<Evidence>* evidence) const {
   }
   if (finished) {
     if (!interrupted_stuck) return 0;
-    say(silence_ns > 0 ? silent_since : wait_last.call,
-        silence_ns > 0
-            ? fmt::format("silence for {} with work outstanding, until the client was "
-                          "interrupted",
-                          Duration(silence_ns))
-            : fmt::format("the client waited {}, until it was interrupted", Duration(wait_ns)));
+    if (quiet.ns > 0)
+      say(quiet.since,
+          fmt::format("{} for {} with work outstanding, until the client was interrupted",
+                      quiet.run.reads > 0 ? "reads of one word" : "silence", Duration(quiet.ns)));
+    else
+      say(wait_last.call,
+          fmt::format("the client waited {}, until it was interrupted", Duration(wait_ns)));
     return whole ? 72 : 45;
   }
   if (waiting_at_end) {
@@ -110,7 +108,7 @@ int Facts::HangCertainty(std::vector<Evidence>* evidence) const {
     return whole ? sure : sure >= 88 ? 85 : 35;
   }
   if (work_outstanding && silence_ns >= kSilence && whole) {
-    say(silent_since, fmt::format("silence for {} with work outstanding", Duration(silence_ns)));
+    say(last_call, fmt::format("silence for {} with work outstanding", Duration(silence_ns)));
     return 62;
   }
   if (work_outstanding && spin_ns >= kSilence) {
@@ -123,6 +121,10 @@ int Facts::HangCertainty(std::vector<Evidence>* evidence) const {
 }
 
 void Derive(Facts& facts) {
+  facts.interrupts = facts.device.ih().interrupts();
+  const uint64_t newest = facts.interrupts.empty() ? 0 : facts.interrupts.back().at.call;
+  for (model::Interrupt& i : facts.device.ih().recent())
+    if (i.at.call > newest) facts.interrupts.push_back(std::move(i));
   facts.boot = facts.device.boot().current();
   if (facts.boot) {
     const model::Ih& ih = facts.device.ih();
@@ -157,10 +159,8 @@ void Derive(Facts& facts) {
     facts.waiting_at_end = facts.wait_last.call > facts.device.ih().last_drain().call &&
                            !facts.finished && !facts.recovered;
   }
-  if (facts.last_time_ns > facts.last_call_ns && facts.unanswered.empty() && !facts.finished) {
+  if (facts.last_time_ns > facts.last_call_ns && facts.unanswered.empty() && !facts.finished)
     facts.silence_ns = facts.last_time_ns - facts.last_call_ns;
-    facts.silent_since = facts.last_call;
-  }
 
   if (facts.reads.header.command == static_cast<uint8_t>(wire::Command::kSysmemRead) &&
       facts.reads.last.call >= facts.last_call && facts.reads.first.call >= facts.first_call)

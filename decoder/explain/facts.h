@@ -33,6 +33,13 @@ struct Earlier {
   std::string noticed, recovery, next_start;
 };
 
+// A time in which the client did nothing, or nothing but read one word (`run.reads` > 0).
+struct Quiet {
+  uint64_t ns = 0;
+  uint64_t since = 0, until = 0;  // calls
+  ReadRun run;
+};
+
 struct Facts {
   Facts(const model::Device& the_device, const model::Session& the_session,
         const PollWatch& the_polls, const ShiftWatch& the_shift, const RasError& the_ras,
@@ -54,6 +61,8 @@ struct Facts {
   const ShiftWatch& shift;
   const RasError& ras;
   const ReadRun& reads;  // that the trace ends in
+  Quiet silence;         // the newest one of the trace that ended
+  ReadRun ended_reads;   // likewise
   const model::Queues& all_queues;
   const model::Copies& copies;
   std::vector<model::Warning> warnings;  // of the session (rules B01..T10)
@@ -89,16 +98,15 @@ struct Facts {
   bool waiting_at_end = false;
   uint64_t wait_ns = 0;  // length of the newest run of rounds, 200 ms before it included
   model::Stamp wait_first{}, wait_last{};
-  // Nothing came for that long between the newest call and the end, though no call was open; or
-  // before the driver's finish, when the client was interrupted in it.
+  // Nothing came for that long between the newest call and the end, though no call was open.
   uint64_t silence_ns = 0;
-  uint64_t silent_since = 0;  // the newest call before it
-  // The same before the finish of the driver, whatever was outstanding.
-  uint64_t gap_ns = 0;
   // The client was interrupted while it waited or spun for an SDMA engine that does not get on.
   bool interrupted_stuck = false;
   // ... or nothing but reads of one word of shared memory (TCP).
   uint64_t spin_ns = 0;
+  // The newest such time that ended, with no work submitted after it: the client was interrupted in
+  // it, or did something else.
+  Quiet quiet;
   // The newest doorbell. An event with one behind it was survived; one with none may be what ended
   // the client, however orderly it left: an uncaught exception ends in the driver's finish, too.
   uint64_t last_doorbell = 0;
@@ -109,8 +117,9 @@ struct Facts {
   bool fatal_poll_open = false;
   // Refusals that ended the client, or may have.
   bool refused_at_end = false;
+  std::vector<model::Interrupt> interrupts;  // the first and the latest ones, in order
   // The first interrupt since the boot that sets the driver's error state.
-  const model::Interrupt* error_interrupt = nullptr;
+  std::optional<model::Interrupt> error_interrupt;
   // Submitted work that nothing retired.
   bool work_outstanding = false;
   // Some queue state is known (pointers or content) that could prove the opposite.

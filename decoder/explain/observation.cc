@@ -9,7 +9,8 @@ namespace tg::explain {
 namespace {
 
 constexpr size_t kMaxEarlier = 32;
-constexpr uint64_t kMaxEvaluated = 1000;  // connections; one costs some milliseconds
+constexpr uint64_t kSilence = 2'000'000'000;  // ns: worth noting
+constexpr uint64_t kMaxEvaluated = 1000;      // connections; one costs some milliseconds
 
 }  // namespace
 
@@ -39,8 +40,16 @@ void Observation::KeepEarlier(const trace::Record& record) {
   earlier_.push_back(std::move(earlier));
 }
 
+void Observation::KeepSilence(const trace::Record& record) {
+  using Kind = trace::Record::Kind;
+  if (record.kind != Kind::kRequest && record.kind != Kind::kRepeat) return;
+  if (last_call_ns_ == 0 || record.time_ns < last_call_ns_ + kSilence || record.call == 0) return;
+  silence_ = {record.time_ns - last_call_ns_, session_.session().last_seq, record.call, {}};
+}
+
 void Observation::Feed(const trace::Record& record) {
   if (record.kind == trace::Record::Kind::kPacket) KeepEarlier(record);
+  KeepSilence(record);
   session_.Add(record);
   device_.Feed(record);
   reads_.Feed(record);
@@ -88,6 +97,8 @@ Facts Observation::MakeFacts(const File& file) const {
   facts.last_call = session_.session().last_seq;
   facts.last_call_ns = last_call_ns_;
   facts.last_time_ns = last_ns_;
+  facts.silence = silence_;
+  facts.ended_reads = reads_.ended();
   Derive(facts);
   return facts;
 }

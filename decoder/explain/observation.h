@@ -51,6 +51,7 @@ class Observation {
  private:
   void KeepState();
   void KeepEarlier(const trace::Record& record);
+  void KeepSilence(const trace::Record& record);
 
   model::SessionModel session_;
   model::Device device_;
@@ -67,6 +68,7 @@ class Observation {
   std::optional<Kept> kept_;
   size_t session_count_ = 0;
   size_t phase_count_ = 0;
+  Quiet silence_;
   uint64_t last_call_ns_ = 0;
   uint64_t last_ns_ = 0;
 };

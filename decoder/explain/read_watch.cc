@@ -17,16 +17,24 @@ uint64_t Value(std::span<const uint8_t> bytes) {
   return value;
 }
 
+constexpr uint64_t kLong = 2'000'000'000;  // ns
+
 bool Good(const trace::ReplyView& reply) {
   return reply.reply.status == 0 && reply.body.whole();
 }
 
 }  // namespace
 
+void ReadWatch::End() {
+  const bool sysmem = run_.header.command == static_cast<uint8_t>(wire::Command::kSysmemRead);
+  if (run_.reads > 0 && sysmem && run_.duration_ns() >= kLong) ended_ = run_;
+  run_ = {};
+}
+
 void ReadWatch::OnRead(const wire::RequestHeader& header, uint64_t value, model::Stamp first,
                        model::Stamp last, uint64_t times) {
   if (run_.reads == 0 || !(run_.header == header) || run_.value != value) {
-    run_ = {};
+    End();
     run_.header = header;
     run_.value = value;
     run_.first = first;
@@ -42,12 +50,12 @@ void ReadWatch::Feed(const trace::Record& record) {
       asked_ = record.request.header;
       asked_call_ = record.call;
       asked_ns_ = record.time_ns;
-      if (!IsRead(asked_)) run_ = {};
+      if (!IsRead(asked_)) End();
       return;
     case Kind::kReply:
       if (record.call != asked_call_ || !IsRead(asked_)) return;
       if (!Good(record.reply)) {
-        run_ = {};
+        End();
         return;
       }
       OnRead(asked_, Value(record.reply.body.data), {asked_call_, asked_ns_},
@@ -56,7 +64,7 @@ void ReadWatch::Feed(const trace::Record& record) {
     case Kind::kRepeat: {
       if (record.pattern.size() != 1 || !IsRead(record.pattern[0].request.header) ||
           !record.pattern[0].reply || !Good(*record.pattern[0].reply)) {
-        run_ = {};
+        End();
         return;
       }
       const uint64_t times = std::max<uint64_t>(record.issued, 1);

@@ -24,12 +24,17 @@ class ReadWatch {
   void Feed(const trace::Record& record);
   // The run that the newest calls belong to; reads = 0: none.
   const ReadRun& run() const { return run_; }
+  // The newest run of SYSMEM_READs that ended after lasting for long; reads = 0: none.
+  const ReadRun& ended() const { return ended_; }
 
  private:
   void OnRead(const wire::RequestHeader& header, uint64_t value, model::Stamp first,
               model::Stamp last, uint64_t times);
 
+  void End();
+
   ReadRun run_;
+  ReadRun ended_;
   wire::RequestHeader asked_;  // the newest request
   uint64_t asked_call_ = 0;
   uint64_t asked_ns_ = 0;

@@ -1,6 +1,8 @@
 // Page faults and refused packets or shaders: rows 5 to 7.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "decoder/explain/blame.h"
 #include "decoder/explain/card.h"
 #include "decoder/explain/rules.h"
@@ -35,9 +37,9 @@ std::string PacketAt(const Facts& facts, uint64_t page) {
 void RulePageFault(const Facts& facts, Findings& out) {
   const model::Fault* fault = facts.device.faults().newest();
   const model::Interrupt* entry = nullptr;
-  for (const model::Interrupt& i : facts.device.ih().interrupts())
+  for (const model::Interrupt& i : facts.interrupts)
     if (i.meaning.effect == amd::IhEffect::kPageFault) entry = &i;
-  const uint64_t booted = facts.boot ? facts.boot->booted.call : 0;
+  const uint64_t booted = std::max(facts.boot ? facts.boot->booted.call : 0, facts.first_call);
   // What was latched before this session booted is the last session's.
   if (fault && (fault->raw == 0 || fault->last.call <= booted)) fault = nullptr;
   if (entry && entry->at.call <= booted) entry = nullptr;

@@ -11,7 +11,7 @@ bool AnythingWrong(const Facts& facts) {
   return facts.HangCertainty() > 0 || facts.fatal_poll || facts.session.unreliable_from > 0 ||
          (facts.server_closed_first && !facts.finished) || !facts.unanswered.empty() ||
          (!facts.refusals.empty() && !facts.finished) || facts.refused_at_end || facts.ras.at ||
-         (facts.gap_ns > 0 && facts.LeakedSlot() && !facts.work_outstanding) ||
+         (facts.quiet.ns > 0 && facts.LeakedSlot() && !facts.work_outstanding) ||
          facts.session.link.state() == model::LinkState::kAllOnes ||
          facts.session.link.state() == model::LinkState::kDeviceGone;
 }

@@ -74,12 +74,17 @@ void RuleSdmaStuck(const Facts& facts, Findings& out) {
     f.against.push_back({view.queue->last_doorbell_call,
                          "the wait holds by now: the engine is halted, or reads another place"});
   }
-  const model::Interrupt* interrupt = facts.error_interrupt;
+  const auto& interrupt = facts.error_interrupt;
   if (interrupt && interrupt->meaning.text.find("SDMA_") != std::string::npos) {
     f.confidence = std::max(f.confidence, 93);
     f.evidence.insert(f.evidence.begin(),
                       {interrupt->at.call, "interrupt " + interrupt->meaning.text});
   }
+  if (facts.quiet.ns > 0 && facts.recovered)
+    f.evidence.push_back(
+        {facts.quiet.since, fmt::format("silence for {} before that: a spin without limit, or the "
+                                        "program itself",
+                                        Duration(facts.quiet.ns))});
   if (facts.recovered && facts.hung_again)
     f.evidence.push_back({facts.wait_last.call, "it hung again after recovery"});
   if (f.summary.size() > kColumns)
@@ -219,9 +224,15 @@ void RuleOverrun(const Facts& facts, Findings& out) {
     f.kind = "hang";
     const int hang = facts.HangCertainty(&f.evidence);
     f.confidence = hang > 50 ? 96 : facts.finished ? 40 : 80;
-    f.summary = w.text.size() <= 100
-                    ? w.text
-                    : "a ring was overrun: the host wrote over packets not yet read";
+    f.summary = w.text;
+    // Where the read pointer was learnt stands in the evidence.
+    const size_t from = f.summary.find(" ("), to = f.summary.find(')');
+    constexpr std::string_view kPointer = "the read pointer";
+    const size_t pointer = f.summary.find(kPointer);
+    if (f.summary.size() > kColumns && pointer < from && from < to && to != std::string::npos) {
+      f.summary.erase(from, to + 1 - from);
+      f.summary.replace(pointer, kPointer.size(), "rptr");
+    }
     f.evidence.push_back({w.call, w.text});
     AddQueueEvidence(facts, f);
     f.advice = Advice::kRestartProcess;

@@ -13,9 +13,8 @@ namespace {
 
 constexpr uint64_t kWorthNoting = 2'000'000'000;  // ns
 
-bool Reads(const Facts& facts, uint64_t va) {
+bool Reads(const Facts& facts, const ReadRun& run, uint64_t va) {
   const model::Place place = facts.all_queues.memory().Locate(va);
-  const ReadRun& run = facts.reads;
   return place.kind == model::Place::Kind::kSysmem && place.region == run.header.bar &&
          place.offset >= run.header.arg0 && place.offset < run.header.arg0 + run.header.arg1;
 }
@@ -25,17 +24,24 @@ bool Reads(const Facts& facts, uint64_t va) {
 struct Spin {
   const QueueView* sdma = nullptr;  // none: no spin
   uint64_t ns = 0;
-  bool reading = false;
   uint64_t since = 0;
+  const ReadRun* run = nullptr;  // what it reads meanwhile, none: nothing
 };
 
 Spin SpinOf(const Facts& facts) {
-  if (facts.waiting_at_end || facts.recovered || !facts.whole) return {};
-  const uint64_t silent = facts.finished ? facts.gap_ns : facts.silence_ns;
+  if (!facts.whole) return {};
   Spin spin;
-  spin.reading = !facts.finished && facts.spin_ns >= silent;
-  spin.ns = spin.reading ? facts.spin_ns : silent;
-  spin.since = spin.reading ? facts.reads.first.call : facts.silent_since;
+  if (!facts.waiting_at_end && !facts.recovered && !facts.finished) {
+    const bool reads = facts.spin_ns >= facts.silence_ns;
+    spin.ns = std::max(facts.silence_ns, facts.spin_ns);
+    spin.since = reads ? facts.reads.first.call : facts.last_call;
+    if (reads) spin.run = &facts.reads;
+  }
+  if (spin.ns < kWorthNoting && facts.quiet.ns > 0) {  // interrupted in it
+    spin.ns = facts.quiet.ns;
+    spin.since = facts.quiet.since;
+    spin.run = facts.quiet.run.reads > 0 ? &facts.quiet.run : nullptr;
+  }
   const QueueView* sdma = facts.FindQueue(true);
   if (spin.ns >= kWorthNoting && sdma && sdma->queue->submissions_total > 0) spin.sdma = sdma;
   return spin;
@@ -47,17 +53,18 @@ void RuleRingFull(const Facts& facts, Findings& out) {
   constexpr uint64_t kLong = 5'000'000'000;  // ns
   constexpr uint64_t kMostRoom = 4096;       // bytes: less than a long submission needs
   const Spin spin = SpinOf(facts);
-  if (!spin.sdma || (facts.finished && !facts.interrupted_stuck)) return;
+  if (!spin.sdma || (facts.finished && facts.HangCertainty() == 0)) return;
   const QueueView& sdma = *spin.sdma;
   const uint64_t ring = sdma.queue->ring_bytes.value_or(0);
   const uint64_t left = sdma.state.outstanding_bytes.value_or(0);
-  const bool at_rptr = spin.reading && sdma.queue->rptr_va && Reads(facts, *sdma.queue->rptr_va);
+  const bool at_rptr =
+      spin.run && sdma.queue->rptr_va && Reads(facts, *spin.run, *sdma.queue->rptr_va);
   const uint64_t room = std::min(kMostRoom, ring / 8);
   if (ring == 0 || left > ring || (left + room < ring && !at_rptr)) return;
   Finding f;
   f.kind = "hang";
   f.rule = "ring_full_spin";
-  f.confidence = spin.ns >= kLong || at_rptr ? 88 : 75;
+  f.confidence = facts.recovered ? 96 : spin.ns >= kLong || at_rptr ? 88 : 75;
   f.evidence.push_back(
       {spin.since, at_rptr ? fmt::format("the client reads the read pointer for {}, as long as the "
                                          "ring has no room",
@@ -93,7 +100,7 @@ void RuleSlotLeak(const Facts& facts, Findings& out) {
   const QueueView& sdma = *spin.sdma;
   const model::StagingSkip* leaked = facts.LeakedSlot();
   if (!leaked || !sdma.idle() || sdma.open) return;
-  const char* how = spin.reading ? "reads one word" : "is silent";
+  const char* how = spin.run ? "reads one word" : "is silent";
   Finding f;
   f.rule = "slot_leak";
   f.kind = "hang";
