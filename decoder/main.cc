@@ -45,14 +45,19 @@ struct Options {
   bool json() const { return format == "json"; }
 };
 
+// One that knows no control sequences.
+bool DumbTerminal() {
+  const char* term = std::getenv("TERM");
+  return term && std::string(term) == "dumb";
+}
+
 // Standard output, through a pager when a person reads a long text.
 class Screen {
  public:
   Screen(const Options& options, bool may_page) {
     const bool terminal = isatty(STDOUT_FILENO) == 1;
     const char* no_colour = std::getenv("NO_COLOR");
-    const char* term = std::getenv("TERM");
-    const bool plain = (no_colour && *no_colour) || (term && std::string(term) == "dumb");
+    const bool plain = (no_colour && *no_colour) || DumbTerminal();
     colour_ = options.colour == "always" || (options.colour == "auto" && terminal && !plain);
     if (options.json()) colour_ = false;
     if (!terminal || !may_page || options.no_pager || options.json()) return;
@@ -212,7 +217,7 @@ size_t TerminalWidth() {
 }
 
 int Diff(const Options& options, DiffFlags& flags) {
-  const bool terminal = isatty(STDERR_FILENO) == 1;
+  const bool terminal = isatty(STDERR_FILENO) == 1 && !DumbTerminal();
   if (terminal) {
     flags.options.progress = [](double share) {
       std::fprintf(stderr, "\rrpcdecode diff: %3.0f %%", share * 100);

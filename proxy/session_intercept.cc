@@ -64,6 +64,7 @@ bool Session::OwnQuestionIsNext() const {
 void Session::Hold(uint64_t ms) {
   FlushToServer();  // what came before is not late
   intercept_->holding = true;
+  uv_update_time(handles_->hold.loop);  // else it counts from when this round of the loop began
   uv_timer_start(&handles_->hold, OnHold, ms, 0);
 }
 

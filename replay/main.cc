@@ -111,21 +111,21 @@ int RunSim(const SimOptions& options) {
   if (!server) return Complain(server.error());
   std::cerr << "rpcreplay: " << (*card).asic->product << " listens on "
             << tg::wire::FormatAddress((*server)->address()) << "\n";
-  std::thread([&signals, target = server->get()] {
+  std::thread waiter([&signals, target = server->get()] {
     int signal = 0;
     while (sigwait(&signals, &signal) != 0) {
     }
     target->Stop();
-  }).detach();
+  });
 
   const auto end = (*server)->Run();
   WriteReport(options, **gpu, (*server)->stats());
   std::cerr.flush();
   if (end == tg::sim::Server::End::kExit) _exit(0);
-  server->reset();
-  // The signal thread may still be about to call Stop(): leave without tearing anything else down.
-  std::cout.flush();
-  _exit(0);
+  // It may be inside Stop(), or still wait for a signal: this one.
+  pthread_kill(waiter.native_handle(), SIGTERM);
+  waiter.join();
+  return 0;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tg::testing {
@@ -14,5 +15,12 @@ struct ProgramResult {
 
 // No shell between: arguments go as they are.
 ProgramResult RunDecoder(const std::vector<std::string>& arguments);
+
+// The same with input, output and errors on a terminal of that many columns, and these variables in
+// the environment (PAGER and NO_COLOR are not, unless given). All it wrote is in `out`, its lines
+// ended by "\r\n" as a terminal has them.
+ProgramResult RunDecoderOnTerminal(
+    const std::vector<std::string>& arguments,
+    const std::vector<std::pair<std::string, std::string>>& environment = {}, int columns = 100);
 
 }  // namespace tg::testing

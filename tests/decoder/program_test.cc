@@ -288,6 +288,36 @@ TEST(Program, FilesThatCannotBeOpened) {
   }
 }
 
+// On a terminal the report is coloured and paged; each of the usual ways to say no is heard.
+TEST(Program, ReportOnATerminal) {
+  const std::string trace = SmallTrace();
+  const std::string escape = "\x1b[";
+  const ProgramResult coloured = RunDecoderOnTerminal({trace, "--no-pager"});
+  EXPECT_EQ(coloured.exit_code, RunDecoder({trace}).exit_code);
+  EXPECT_TRUE(Contains(coloured.out, escape)) << coloured.out;
+  EXPECT_TRUE(Contains(coloured.out, "\r\n")) << "that was no terminal";
+  EXPECT_FALSE(Contains(RunDecoder({trace}).out, escape));
+  EXPECT_TRUE(Contains(RunDecoder({trace, "--color", "always"}).out, escape));
+
+  std::string plain;  // what a pipe gets, as a terminal shows it
+  for (const char c : RunDecoder({trace}).out) plain += c == '\n' ? "\r\n" : std::string(1, c);
+  using Environment = std::vector<std::pair<std::string, std::string>>;
+  EXPECT_EQ(RunDecoderOnTerminal({trace, "--no-pager"}, Environment{{"NO_COLOR", "1"}}).out, plain);
+  EXPECT_EQ(RunDecoderOnTerminal({trace, "--no-pager"}, Environment{{"TERM", "dumb"}}).out, plain);
+  EXPECT_EQ(RunDecoderOnTerminal({trace, "--no-pager", "--color", "never"}).out, plain);
+  // no-color.org: present and not empty.
+  EXPECT_EQ(RunDecoderOnTerminal({trace, "--no-pager"}, Environment{{"NO_COLOR", ""}}).out,
+            coloured.out);
+  EXPECT_FALSE(Contains(RunDecoderOnTerminal({trace, "--format", "json"}).out, escape));
+
+  const ProgramResult paged =
+      RunDecoderOnTerminal({trace}, Environment{{"PAGER", "sed s/^/PAGED/"}});
+  EXPECT_TRUE(paged.out.starts_with("PAGED")) << paged.out;
+  EXPECT_EQ(paged.exit_code, coloured.exit_code);
+  EXPECT_EQ(RunDecoderOnTerminal({trace}, Environment{{"PAGER", ""}}).out, coloured.out);
+  EXPECT_EQ(RunDecoderOnTerminal({trace}, Environment{{"PAGER", "cat"}}).out, coloured.out);
+}
+
 TEST(Program, Usage) {
   EXPECT_EQ(RunDecoder({}).exit_code, 2);
   EXPECT_EQ(RunDecoder({"log"}).exit_code, 2);

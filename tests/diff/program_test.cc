@@ -93,6 +93,60 @@ TEST(DiffProgram, SideBySideAndColour) {
   EXPECT_THAT(coloured.out, HasSubstr("\x1b[32m + "));
 }
 
+TEST(DiffProgram, OnATerminal) {
+  using tg::testing::RunDecoderOnTerminal;
+  const std::string a = Session("a.pb"), b = Session("b.pb", 0x1000, 9);
+  const std::vector<std::string> words = {"diff", a, b, "--no-pager"};
+  const auto coloured = RunDecoderOnTerminal(words);
+  EXPECT_EQ(coloured.exit_code, 1);
+  EXPECT_THAT(coloured.out, HasSubstr("\x1b[31m - "));
+  const auto plain = RunDecoderOnTerminal(words, {{"NO_COLOR", "1"}});
+  EXPECT_EQ(plain.exit_code, 1);
+  EXPECT_THAT(plain.out, Not(HasSubstr("\x1b[31m")));
+  EXPECT_THAT(plain.out, HasSubstr("write regTCP_CNTL = 0x7"));
+  EXPECT_THAT(RunDecoderOnTerminal(words, {{"TERM", "dumb"}}).out, Not(HasSubstr("\x1b")));
+  // As wide as the terminal.
+  std::vector<std::string> columns = words;
+  columns.push_back("--side-by-side");
+  const auto longest = [](const std::string& text) {
+    size_t most = 0, begin = 0;
+    for (size_t end; (end = text.find("\r\n", begin)) != text.npos; begin = end + 2)
+      most = std::max(most, end - begin);
+    return most;
+  };
+  const auto wide = RunDecoderOnTerminal(columns, {{"NO_COLOR", "1"}}, 140);
+  const auto narrow = RunDecoderOnTerminal(columns, {{"NO_COLOR", "1"}}, 60);
+  EXPECT_GT(longest(wide.out), longest(narrow.out)) << wide.out << narrow.out;
+}
+
+// The share of the work that is done, on one line that is gone in the end.
+TEST(DiffProgram, ProgressOnATerminal) {
+  using tg::testing::RunDecoderOnTerminal;
+  using tg::testing::WireTrace;
+  WireTrace::Options options;
+  options.fold = false;
+  WireTrace trace(tg::testing::TempFile("long.pb"), options);
+  trace.Connect();
+  for (uint32_t i = 0; i < 70'000; i++) trace.Read(5, 0x1000 + i % 7 * 4, i % 5);
+  trace.Disconnect("client");
+  trace.Close();
+  const std::vector<std::string> words = {"diff", trace.path(), trace.path(), "--no-pager"};
+  const auto shown = RunDecoderOnTerminal(words);
+  EXPECT_EQ(shown.exit_code, 0) << shown.out;
+  const size_t first = shown.out.find("\rrpcdecode diff: ");
+  const size_t last = shown.out.rfind("\rrpcdecode diff: ");
+  const size_t cleared = shown.out.find("\r\x1b[K");
+  const size_t result = shown.out.find("no difference");
+  ASSERT_NE(first, shown.out.npos) << shown.out;
+  EXPECT_LT(first, last) << "told once only";
+  EXPECT_LT(last, cleared);
+  EXPECT_LT(cleared, result);
+  EXPECT_THAT(RunDecoderOnTerminal(words, {{"TERM", "dumb"}}).out, Not(HasSubstr("diff: ")));
+  const auto piped = RunDecoder(words);
+  EXPECT_EQ(piped.err, "");
+  EXPECT_THAT(piped.out, HasSubstr("no difference"));
+}
+
 TEST(DiffProgram, OnlyAndIgnore) {
   const std::string a = Session("a.pb"), b = Session("b.pb", 0x2000, 9);
   const auto total = [&](std::vector<std::string> options) {

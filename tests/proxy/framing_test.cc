@@ -105,16 +105,54 @@ TEST(Framing, ThousandsOfPostedWritesInOneSend) {
   ExpectTraceEqualsTraffic(trace, chain.server->requests());
 }
 
+// When the server's first byte comes: before the client has sent all, or after.
+struct FirstByte {
+  std::atomic<bool> all_sent = false, came = false, came_after_all = false;
+  void operator()(int fd, StubServer& server) {
+    uint8_t byte;
+    if (::recv(fd, &byte, 1, MSG_PEEK) == 1) {
+      came_after_all = all_sent.load();
+      came = true;
+    }
+    server.AppRules(fd);
+  }
+};
+
 TEST(Framing, PayloadIsHeldUntilItIsComplete) {
-  Chain chain;
+  for (const size_t size : {size_t{8}, size_t{4096}, size_t{300'000}, size_t{wire::kHoldLimit}}) {
+    const Bytes payload = Pattern(size);
+    const Bytes message = Write(0, 0, payload);
+    for (const size_t cut : {size_t{33}, size_t{34}, message.size() - 1}) {
+      FirstByte first;
+      Chain chain(std::ref(first));
+      Client client(chain.proxy->address());
+      const auto at = message.begin() + static_cast<ptrdiff_t>(cut);
+      ASSERT_TRUE(client.Send(Bytes(message.begin(), at)));
+      chain.proxy->Rounds();
+      EXPECT_FALSE(first.came) << size << " bytes, cut at " << cut;
+      first.all_sent = true;
+      ASSERT_TRUE(client.Send(Bytes(at, message.end())));
+      ASSERT_TRUE(chain.server->WaitFor(1));
+      EXPECT_TRUE(first.came_after_all) << size << " bytes, cut at " << cut;
+      EXPECT_EQ(chain.server->requests()[0].payload, payload);
+      client.Close();
+      chain.proxy->Finish();
+      EXPECT_EQ(chain.proxy->counters().to_server, message.size());
+    }
+  }
+}
+
+TEST(Framing, LargerPayloadIsPassedOnAsItComes) {
+  FirstByte first;
+  Chain chain(std::ref(first));
   Client client(chain.proxy->address());
-  const Bytes payload = Pattern(512 * 1024);
+  const Bytes payload = Pattern(wire::kHoldLimit + 1);
   const Bytes message = Write(0, 0, payload);
-  ASSERT_TRUE(client.Send(Bytes(message.begin(), message.begin() + 300000)));
-  Pause(100);
-  EXPECT_EQ(chain.proxy->counters().to_server, 0u);
-  EXPECT_EQ(chain.server->count(), 0u);
-  ASSERT_TRUE(client.Send(Bytes(message.begin() + 300000, message.end())));
+  ASSERT_TRUE(client.Send(Bytes(message.begin(), message.end() - 1)));
+  EXPECT_TRUE(Eventually([&] { return first.came.load(); }));
+  EXPECT_FALSE(first.came_after_all);
+  first.all_sent = true;
+  ASSERT_TRUE(client.Send(Bytes(message.end() - 1, message.end())));
   ASSERT_TRUE(chain.server->WaitFor(1));
   EXPECT_EQ(chain.server->requests()[0].payload, payload);
 }

@@ -127,8 +127,7 @@ class StubServer {
   std::thread thread_;
 };
 
-// ---- the trace, read back
-// ------------------------------------------------------------------------
+// ---- the trace, read back ----------------------------------------------------------------------
 
 struct TracedCall {
   wire::RequestHeader header;
@@ -158,8 +157,7 @@ struct Decoded {
 };
 Decoded Decode(const std::string& path);
 
-// ---- proxy
-// ---------------------------------------------------------------------------------------
+// ---- proxy -----------------------------------------------------------------------------------
 
 class ProxyRig {
  public:
@@ -174,6 +172,8 @@ class ProxyRig {
 
   const wire::Address& address() const { return address_; }
   void Snapshot();
+  // The proxy's loop has gone round so often since: what lay on its sockets has been dealt with.
+  void Rounds(int count = 20);
   // Ends the proxy as a signal would and closes the trace.
   void Stop();
   // Waits until all clients are done, then Stop() and Decode().
@@ -182,7 +182,7 @@ class ProxyRig {
   bool WaitLog(std::string_view text, int ms = 5000) const;
   int CountLog(std::string_view text) const;
   std::string log() const;
-  const Counters& counters() const { return counters_; }
+  const Counters& counters() const { return counters_; }  // after Stop() or Finish()
   const std::string& trace_path() const { return trace_path_; }
 
  private:
@@ -193,6 +193,7 @@ class ProxyRig {
   std::thread thread_;
   uv_async_t* async_ = nullptr;
   std::atomic<bool> ready_ = false, stop_ = false, snapshot_ = false, idle_stop_ = false;
+  std::atomic<uint64_t> rounds_ = 0;
   Counters counters_;
   mutable std::mutex mutex_;
   std::vector<std::string> lines_;
