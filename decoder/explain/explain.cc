@@ -10,12 +10,12 @@ namespace tg::explain {
 namespace {
 
 constexpr void (*kRules[])(const Facts&, Findings&) = {
-    RuleHealthy,    RuleKilled,         RuleAllOnes,      RuleServerGone, RulePageFault,
-    RuleBadPacket,  RuleErrorInterrupt, RuleRas,          RuleRingFull,   RuleMailbox,
-    RuleHub,        RuleSdmaStuck,      RuleComputeHang,  RuleLostKick,   RuleSlotLeak,
-    RuleOverrun,    RuleRefused,        RuleSecondClient, RuleUnanswered, RuleDesync,
-    RuleBarAddress, RuleHang,           RuleIncomplete,   RuleShortReply, RulePollStuck,
-    RuleNotStarted, RuleShifted,
+    RuleHealthy,   RuleKilled,     RuleHiveRefused,    RuleAllOnes,      RuleServerGone,
+    RulePageFault, RuleBadPacket,  RuleErrorInterrupt, RuleRas,          RuleRingFull,
+    RuleMailbox,   RuleHub,        RuleSdmaStuck,      RuleComputeHang,  RuleLostKick,
+    RuleSlotLeak,  RuleOverrun,    RuleRefused,        RuleSecondClient, RuleUnanswered,
+    RuleDesync,    RuleBarAddress, RuleHang,           RuleIncomplete,   RuleShortReply,
+    RulePollStuck, RuleNotStarted, RuleShifted,
 };
 
 std::string Noticed(const Facts& facts) {

@@ -81,6 +81,27 @@ void RuleHealthy(const Facts& facts, Findings& out) {
   out.push_back(std::move(f));
 }
 
+// A full boot resets the card first, which the driver does not do to one of several coupled cards:
+// it switches bus mastering off and ends with "Malformed state".
+void RuleHiveRefused(const Facts& facts, Findings& out) {
+  if (!facts.boot || !facts.device.boot().hive() || facts.boot->kind != model::BootKind::kFull ||
+      facts.boot->phases.back().phase != model::Phase::kReset || facts.boot->mode1_reset ||
+      !facts.client_closed_first || !facts.unanswered.empty() || facts.fatal_poll)
+    return;
+  Finding f;
+  f.rule = "hive_refused";
+  f.kind = "refused";
+  f.confidence = 85;
+  const bool left = facts.boot->reg6_read.value_or(0) != 0;
+  f.summary = left ? "the driver does not start on a hive that was left running (REG6 not 0)"
+                   : "the driver does not start on a hive that needs a full boot";
+  f.evidence.push_back({facts.boot->reg7_at.call, facts.boot->reason});
+  f.evidence.push_back({facts.last_call, "last call: the boot goes no further than its reset"});
+  f.advice = Advice::kHiveReset;
+  f.reason = "on the machine with the cards; AM_RESET=1 is refused in the same way";
+  out.push_back(std::move(f));
+}
+
 void RuleKilled(const Facts& facts, Findings& out) {
   if (facts.finished || !facts.client_closed_first || !facts.boot || !facts.boot->start) return;
   if (facts.device.vendor() != model::Vendor::kAmd || facts.HangCertainty() > 0 ||
@@ -102,9 +123,18 @@ void RuleKilled(const Facts& facts, Findings& out) {
                             phase ? model::PhaseName(phase->phase) : "connect");
   }
   f.evidence.push_back({facts.last_call, "last call before the client closed"});
-  f.advice = Advice::kRestartProcess;
-  f.reason =
-      "the next start finds the note and does a full boot with mode-1 reset; no reboot needed";
+  const model::Boot& boot = facts.device.boot();
+  if (boot.hive()) {
+    f.advice = Advice::kHiveReset;
+    f.reason =
+        "the next start finds the note and refuses: the driver does not reset a card of a hive";
+  } else {
+    f.advice = Advice::kRestartProcess;
+    f.reason = "the next start finds the note: " + boot.NextStart();
+    if (!facts.boot->booted || f.reason.find("full boot") != std::string::npos)
+      f.reason =
+          "the next start finds the note and does a full boot with mode-1 reset; no reboot needed";
+  }
   out.push_back(std::move(f));
 }
 

@@ -22,6 +22,7 @@ void RuleErrorInterrupt(const Facts& facts, Findings& out);  // 11, and what has
 void RuleComputeHang(const Facts& facts, Findings& out);     // 8
 void RuleLostKick(const Facts& facts, Findings& out);        // 10
 void RuleSdmaStuck(const Facts& facts, Findings& out);       // 9, 11, 12
+void RuleHiveRefused(const Facts& facts, Findings& out);     // gfx9
 void RuleKilled(const Facts& facts, Findings& out);          // 13
 void RuleMailbox(const Facts& facts, Findings& out);         // 14, 15
 void RuleHub(const Facts& facts, Findings& out);             // 16, 17 and the other boot polls

@@ -23,6 +23,12 @@ class Scene : public model::Feeder {
   static constexpr uint64_t kStaging = 0x160000000, kVram = 0x170000000;
 
   uint32_t sdma_engine = 0;  // which one the driver uses
+  uint16_t pci_device = 0;   // as configuration space tells it; 0: not read, gfx11 is assumed
+  std::string transport = "unix";
+  // Fields of the XGMI registers: more than one card in a hive where both are not 0.
+  uint32_t xgmi_max_region = 0, xgmi_segment = 0;
+
+  bool gfx9() const { return pci_device == 0x74a1 || pci_device == 0x75a0; }
 
   Observation seen;
   Observation::File file;
@@ -43,7 +49,8 @@ class Scene : public model::Feeder {
 
   // ---- the driver's steps ----
   void Open() {
-    if (!skip_connect_) Connect();
+    if (!skip_connect_) Connect(transport);
+    if (pci_device) CfgRead(0, 4, static_cast<uint32_t>(pci_device) << 16 | 0x1002);
     Request(wire::Command::kResizeBar, 0, 0);
     Reply(0);
     MapBar(0, 256u << 20);
@@ -51,11 +58,23 @@ class Scene : public model::Feeder {
     MapBar(5, 0x100000, 0x7f5000000000);
     Read(5, 0x378c, 24 * 1024);
   }
-  void Decide(uint32_t reg7 = 0) { R("regSCRATCH_REG7", reg7); }
+  void Decide(uint32_t reg7 = 0) {
+    if (gfx9()) {
+      Field("regGCMC_VM_XGMI_LFB_CNTL", "pf_max_region", xgmi_max_region);
+      Field("regGCMC_VM_XGMI_LFB_SIZE", "pf_lfb_size", xgmi_segment);
+    }
+    R("regSCRATCH_REG7", reg7);
+  }
+  // A read of a register with nothing but that field.
+  void Field(std::string_view reg, std::string_view field, uint32_t value) {
+    const auto* def = device.registers().map().FindDef(reg);
+    R(reg, static_cast<uint32_t>(amd::SetField(*def, field, value)));
+  }
   void BootTo() {
     Open();
     Decide();
-    R("regMP0_SMN_C2PMSG_81", 0);
+    const bool gfx12 = device.gc().major >= 12;
+    R(gfx12 ? "regMPASP_SMN_C2PMSG_81" : "regMP0_SMN_C2PMSG_81", 0);
   }
   void Boot() {
     BootTo();
@@ -95,7 +114,7 @@ class Scene : public model::Feeder {
              {"DOORBELL_OFFSET", SdmaDoorbellIndex() << 2},
              {"DOORBELL", 1u << 28},
              {"RB_CNTL", 1u | 22u << 1}})
-      W(SdmaRegister(name), value);
+      WSdma(name, value);
     Region(4, 0x4000, {{kSignals, 0x4000}});
     Region(5, 2u << 20, {{kStaging, 2u << 20}});
     Timeline(0);
@@ -109,7 +128,11 @@ class Scene : public model::Feeder {
                 Lo(kTimeline), Hi(kTimeline), n}));
     if (ring_doorbell) Write(2, SdmaDoorbellIndex() * 8, sdma_wptr_, 8);
   }
+  void WSdma(const std::string& name, uint32_t value) {
+    W(SdmaRegister(name), value, gfx9() ? static_cast<uint8_t>(sdma_engine) : 0);
+  }
   std::string SdmaRegister(const std::string& name) const {
+    if (gfx9()) return "regSDMA_GFX_" + name;
     return "regSDMA" + std::to_string(sdma_engine) + "_QUEUE0_" + name;
   }
   // 512 bytes doorbell pages apart, ten indices an engine (sdma-packets, doorbells).
@@ -185,8 +208,9 @@ class Scene : public model::Feeder {
     W("regIH_RB_RPTR", ih_);
   }
   void Recover() {
-    W("regCP_MEC_RS64_CNTL", 0x10000);
-    W("regCP_MEC_RS64_CNTL", 0);
+    const char* const mec = gfx9() ? "regCP_MEC_CNTL" : "regCP_MEC_RS64_CNTL";
+    W(mec, 0x10000);
+    W(mec, 0);
     W("regGRBM_GFX_CNTL", 1u << 2);
     W("regCP_HQD_PQ_RPTR", 0);
     W("regCP_HQD_PQ_WPTR_LO", 0);
@@ -195,9 +219,11 @@ class Scene : public model::Feeder {
     W("regGRBM_GFX_CNTL", 0);
   }
   void Finish(uint32_t reg6 = 0) {
-    W(SdmaRegister("RB_CNTL"), 22u << 1);
-    W("regGRBM_SOFT_RESET", 0x800000);
-    W("regGRBM_SOFT_RESET", 0);
+    WSdma("RB_CNTL", 22u << 1);
+    if (!gfx9()) {  // SDMA >= 6 only
+      W("regGRBM_SOFT_RESET", 0x800000);
+      W("regGRBM_SOFT_RESET", 0);
+    }
     W("regSCRATCH_REG6", reg6);
   }
   // A new process: another connection, regions and rings of its own.
@@ -205,7 +231,7 @@ class Scene : public model::Feeder {
     tinygpu::trace::Packet packet;
     packet.mutable_event()->set_kind(tinygpu::trace::SessionEvent::CONNECT);
     packet.mutable_event()->set_connection(connection);
-    packet.mutable_event()->set_transport("unix");
+    packet.mutable_event()->set_transport(transport);
     Packet(packet);
     sdma_wptr_ = compute_wptr_ = 0;
     skip_connect_ = true;
