@@ -134,7 +134,7 @@ void Derive(Facts& facts) {
          ih.first_round().call > facts.boot->last_recovery.call);
     facts.finished = facts.boot->end != model::SessionEnd::kRunning;
     facts.error_state = facts.boot->end == model::SessionEnd::kErrorState;
-    facts.recovered = facts.boot->recoveries > 0;
+    facts.recovered = facts.boot->recoveries > 0 && facts.survived == 0;
   }
   if (!facts.session.connections.empty()) {
     const std::string& closed = facts.session.connections.back().closed_first;

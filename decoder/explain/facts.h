@@ -70,6 +70,8 @@ struct Facts {
   // the end.
   std::vector<QueueView> queues;
 
+  uint64_t survived = 0;  // recoveries of the newest session, with work done in good order since
+
   std::vector<Earlier> earlier;  // the latest 32, oldest first
 
   // The file.

@@ -9,6 +9,7 @@ namespace tg::explain {
 namespace {
 
 constexpr size_t kMaxEarlier = 32;
+constexpr uint64_t kRoundCalls = 8;           // of a poll of the interrupt ring, with some room
 constexpr uint64_t kSilence = 2'000'000'000;  // ns: worth noting
 constexpr uint64_t kMaxEvaluated = 1000;      // connections; one costs some milliseconds
 
@@ -44,6 +45,9 @@ void Observation::KeepSilence(const trace::Record& record) {
   using Kind = trace::Record::Kind;
   if (record.kind != Kind::kRequest && record.kind != Kind::kRepeat) return;
   if (last_call_ns_ == 0 || record.time_ns < last_call_ns_ + kSilence || record.call == 0) return;
+  // Between two rounds of a wait: they are part of it.
+  const uint64_t round = device_.ih().last_round().call;
+  if (round > 0 && session_.session().last_seq < round + kRoundCalls) return;
   silence_ = {record.time_ns - last_call_ns_, session_.session().last_seq, record.call, {}};
 }
 
@@ -73,10 +77,18 @@ void Observation::KeepState() {
   if (now.phases.size() == phase_count_) return;
   phase_count_ = now.phases.size();
   const model::Phase phase = now.phases.back().phase;
-  if (!kept_ && phase == model::Phase::kRecovery) {
+  if (phase == model::Phase::kRecovery && (!kept_ || Survived(*kept_))) {
     kept_ = Kept{ViewQueues(device_, queues_.queues()), device_.ih().first_round(),
-                 device_.ih().last_round()};
+                 device_.ih().last_round(), now.last_recovery.call};
   }
+}
+
+bool Observation::Survived(const Kept& kept) const {
+  const uint64_t drained = device_.ih().last_drain().call;
+  bool worked = false;
+  for (const model::Queue& queue : queues_.queues().queues())
+    worked |= queue.last_doorbell_call > kept.recovery && queue.last_doorbell_call < drained;
+  return worked;
 }
 
 void Observation::Finish() {
@@ -85,10 +97,20 @@ void Observation::Finish() {
 }
 
 Facts Observation::MakeFacts(const File& file) const {
+  // What a recovery left undone is a hang no more if all that came after it was done.
+  std::vector<QueueView> now;
+  bool survived = false;
+  if (!kept_ || Survived(*kept_)) {
+    now = ViewQueues(device_, queues_.queues());
+    survived = kept_ && std::none_of(now.begin(), now.end(),
+                                     [](const QueueView& view) { return view.unfinished(); });
+  }
+  const bool keep = kept_ && !survived;
   Facts facts(device_, session_.session(), polls_, shift_, ras_.error(), reads_.run(), queues_,
-              kept_ ? kept_->queues : ViewQueues(device_, queues_.queues()));
-  facts.wait_first = kept_ ? kept_->first_round : device_.ih().first_round();
-  facts.wait_last = kept_ ? kept_->last_round : device_.ih().last_round();
+              keep ? kept_->queues : std::move(now));
+  facts.survived = survived ? device_.boot().current()->recoveries : 0;
+  facts.wait_first = keep ? kept_->first_round : device_.ih().first_round();
+  facts.wait_last = keep ? kept_->last_round : device_.ih().last_round();
   facts.warnings = session_.Warnings();
   facts.earlier = earlier_;
   facts.whole = file.whole;

@@ -61,10 +61,14 @@ class Observation {
   RasWatch ras_;
   ReadWatch reads_;
   std::vector<Earlier> earlier_;
+  // As it was when the newest recovery began.
   struct Kept {
     std::vector<QueueView> queues;
     model::Stamp first_round, last_round;
+    uint64_t recovery = 0;  // its call
   };
+  // Work was submitted and waited for in good order since that recovery (timeouts of BEAM).
+  bool Survived(const Kept& kept) const;
   std::optional<Kept> kept_;
   size_t session_count_ = 0;
   size_t phase_count_ = 0;

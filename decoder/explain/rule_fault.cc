@@ -51,7 +51,10 @@ void RulePageFault(const Facts& facts, Findings& out) {
   const int hang = facts.HangCertainty(&f.evidence);
   f.confidence = hang >= 55 ? 97 : facts.finished ? 72 : 60;
   f.advice = Advice::kRestartProcess;
-  f.reason = "the latched fault makes the next start a full boot, which clears it";
+  const bool latched = fault && !fault->cleared;
+  f.reason = latched ? "the latched fault makes the next start a full boot, which clears it"
+                     : "the driver has cleared the fault, a new process starts afresh (in a full "
+                       "boot if one is latched again)";
   bool sdma = false;
   std::string who = "page fault";
   if (fault) {
@@ -188,7 +191,8 @@ void RuleErrorInterrupt(const Facts& facts, Findings& out) {
     }
   } else {
     f.rule = "error_interrupt";
-    f.confidence = 70;
+    // It ends the client's wait at once, so how far the queues were tells little.
+    f.confidence = facts.recovered && facts.wait_ns < 5'000'000'000 ? 94 : 70;
     f.summary = fmt::format("an interrupt set the driver's error state: {}", i.meaning.text);
     f.advice = Advice::kRestartProcess;
     f.reason = "the driver takes every interrupt it has no use for as an error";

@@ -58,6 +58,13 @@ void RuleHealthy(const Facts& facts, Findings& out) {
   } else {
     return;  // the client left without finishing: RuleKilled
   }
+  if (facts.survived > 0) {
+    f.confidence = std::min(f.confidence, 75);
+    f.against.push_back({facts.boot->last_recovery.call,
+                         model::Count(facts.survived, "wait") +
+                             " ended in recovery of the compute queue; the client went on in good "
+                             "order"});
+  }
   if (ih.last_drain()) f.evidence.push_back({ih.last_drain().call, "last synchronize ended well"});
   if (ih.discarded() > 0) {
     // One of them may have been a fault.

@@ -96,8 +96,10 @@ void RulePollStuck(const Facts& facts, Findings& out) {
   f.evidence.push_back(
       {run.first.call, fmt::format("first read of {}", model::TargetText(run.header))});
   f.evidence.push_back({run.last.call, fmt::format("read {}: still {:#x}", run.reads, run.value)});
-  for (const auto& write : facts.session.recent_writes)
-    if (f.evidence.size() < 7 && write.seq >= facts.first_call)
+  constexpr size_t kShown = 5;  // the newest
+  const auto& writes = facts.session.recent_writes;
+  for (size_t i = writes.size() > kShown ? writes.size() - kShown : 0; i < writes.size(); i++)
+    if (const auto& write = writes[i]; write.seq >= facts.first_call)
       f.evidence.push_back({write.seq, "among the last writes: " + model::WriteText(write)});
   f.advice = Advice::kRestartProcess;
   f.reason = "the driver's next start resets the card; if it stops there again, power-cycle";

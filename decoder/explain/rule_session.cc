@@ -27,6 +27,20 @@ std::string NamedWrite(const Facts& facts, const model::WriteSeen& write) {
              : model::WriteText(write);
 }
 
+// The newest of `writes`, in order.
+template <typename Writes>
+void AddLastWrites(const Facts& facts, const Writes& writes, const char* what, Finding& f) {
+  constexpr size_t kShown = 8;
+  size_t left_out = writes.size() > kShown ? writes.size() - kShown : 0;
+  for (const model::WriteSeen& write : writes) {
+    if (left_out > 0) {
+      left_out--;
+      continue;
+    }
+    f.evidence.push_back({write.seq, what + NamedWrite(facts, write)});
+  }
+}
+
 void AddWarnings(const Facts& facts, std::string_view rule, Finding& f) {
   for (const model::Warning& w : facts.warnings)
     if (w.rule == rule && f.evidence.size() < 8) f.evidence.push_back({w.call, w.text});
@@ -72,7 +86,8 @@ void RuleServerGone(const Facts& facts, Findings& out) {
   Finding f;
   f.rule = "server_gone";
   f.kind = "device_lost";
-  f.confidence = facts.refusals.empty() ? 86 : 50;
+  // A client that had waited in vain for so long was hung before.
+  f.confidence = !facts.refusals.empty() ? 50 : facts.wait_ns >= 29'500'000'000 ? 78 : 86;
   f.summary = "the server closed the connection mid-session: driver or TinyGPU.app gone";
   f.advice = Advice::kRestartProcess;
   f.reason = "the next boot is a full one; if MAP_BAR then fails, replug the card";
@@ -92,9 +107,7 @@ void RuleServerGone(const Facts& facts, Findings& out) {
   }
   if (f.summary.size() > 100)
     f.summary = "the server closed the connection after a call it does not take";
-  for (const auto& write : facts.session.recent_writes)
-    if (f.evidence.size() < 8)
-      f.evidence.push_back({write.seq, "among the last writes: " + NamedWrite(facts, write)});
+  AddLastWrites(facts, facts.session.recent_writes, "among the last writes: ", f);
   f.evidence.push_back({facts.last_call, "last call before the server closed"});
   out.push_back(std::move(f));
 }
@@ -111,9 +124,7 @@ void RuleUnanswered(const Facts& facts, Findings& out) {
   f.summary = fmt::format("no answer to {} for {}: the server is blocked in a bus access",
                           model::CallText(last.header), Duration(waited));
   f.evidence.push_back({last.seq, "no answer to " + model::CallText(last.header)});
-  for (const auto& write : facts.session.suspects)
-    if (f.evidence.size() < 9)
-      f.evidence.push_back({write.seq, "suspect: " + NamedWrite(facts, write)});
+  AddLastWrites(facts, facts.session.suspects, "suspect: ", f);
   // Nothing was answered on this connection at all, not even what needs no card: the kernel accepts
   // a second client, the server does not.
   const auto command = static_cast<wire::Command>(facts.unanswered.front().header.command);

@@ -163,6 +163,17 @@ def gap():
     device.synchronize()
 
 
+def timeouts(count):
+    """As BEAM does it: a kernel that does not end within its time is given up, and others are tried."""
+    device = open_device()
+    for _ in range(int(count)):
+        submit_barrier(device)
+        try:
+            device.synchronize(timeout=600)
+        except RuntimeError as error:
+            say(event="hang", text=str(error))
+
+
 def regions(count):
     """A region of shared memory for each of many small buffers."""
     from tinygrad.device import BufferSpec
@@ -220,7 +231,7 @@ def main(action, *arguments):
         leak(*arguments)
     elif action == "shift":
         shift(*arguments)
-    elif action in ("ring", "gap", "regions"):
+    elif action in ("ring", "gap", "regions", "timeouts"):
         globals()[action](*arguments)
     elif action == "map":
         # buffers of 2 MiB, each mapped: two TLB invalidations

@@ -218,6 +218,11 @@ class Scene : public model::Feeder {
     W("regCP_HQD_ACTIVE", 1);
     W("regGRBM_GFX_CNTL", 0);
   }
+  // Recovery sets the compute queue's pointers to 0.
+  void ForgetCompute() {
+    compute_wptr_ = 0;
+    ComputeRead(0);
+  }
   void Finish(uint32_t reg6 = 0) {
     WSdma("RB_CNTL", 22u << 1);
     if (!gfx9()) {  // SDMA >= 6 only

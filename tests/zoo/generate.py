@@ -69,6 +69,8 @@ ANIMALS = {
     "two_clients": A("copy", "4096", again=[("copy", "4096")]),
     "slow_kernel": A("barrier", "3", hang="slow-kernel:25000000:after=1:count=1",
                      timeout_ms=30000),
+    "timeouts_survived": A("timeouts", "6", hang=("compute-stall:after=2:count=1",
+                                                  "compute-stall:after=4:count=1")),
     "ring_wraps": A("ring", "16384", "600"),
     # ---- queues ----
     "sdma_stall": A("many", "10", hang="sdma-stall:after=3"),
