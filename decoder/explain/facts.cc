@@ -38,7 +38,7 @@ void DeriveEnd(Facts& facts) {
   for (const model::Refusal& r : facts.refusals)
     if (facts.last_call <= r.seq + kFewCalls && !(facts.finished && facts.WentOn(r.seq)))
       facts.refused_at_end = true;
-  const uint64_t booted = std::max(facts.boot ? facts.boot->booted.call : 0, facts.first_call);
+  const uint64_t booted = facts.Since();
   for (const model::Interrupt& i : facts.interrupts) {
     if (i.at.call <= booted || i.meaning.effect == amd::IhEffect::kIgnored) continue;
     facts.error_interrupt = i;
@@ -77,13 +77,19 @@ const model::StagingSkip* Facts::LeakedSlot() const {
   return nullptr;
 }
 
+uint64_t Facts::Since() const {
+  const uint64_t booted = boot ? boot->booted.call : 0;
+  return std::max({booted, first_call, survived > 0 ? boot->last_recovery.call : 0});
+}
+
 int Facts::HangCertainty(std::vector<Evidence>* evidence) const {
   const auto say = [&](uint64_t seq, std::string text) {
     if (evidence) evidence->push_back({seq, std::move(text)});
   };
   if (recovered) {
     say(boot->last_recovery.call, "the client's hang handler ran (compute engine set up again)");
-    return 95;
+    // Where the end is missing it may have gone on in good order.
+    return whole || finished ? 95 : 80;
   }
   if (error_state) {
     say(boot->ended.call, "the driver ended in its error state (SCRATCH_REG6 = 1)");

@@ -128,6 +128,8 @@ struct Facts {
   bool queues_observed = false;
 
   const QueueView* FindQueue(bool sdma) const;
+  // The call after which faults count: what was before the boot or a survived recovery is over.
+  uint64_t Since() const;
   // The staging slot that was taken and never submitted, where it is the next in turn.
   const model::StagingSkip* LeakedSlot() const;
   // How sure it is that the client was hung when the trace ended: 0 (it was not) to 100 (its own

@@ -39,7 +39,7 @@ void RulePageFault(const Facts& facts, Findings& out) {
   const model::Interrupt* entry = nullptr;
   for (const model::Interrupt& i : facts.interrupts)
     if (i.meaning.effect == amd::IhEffect::kPageFault) entry = &i;
-  const uint64_t booted = std::max(facts.boot ? facts.boot->booted.call : 0, facts.first_call);
+  const uint64_t booted = facts.Since();
   // What was latched before this session booted is the last session's.
   if (fault && (fault->raw == 0 || fault->last.call <= booted)) fault = nullptr;
   if (entry && entry->at.call <= booted) entry = nullptr;

@@ -71,6 +71,25 @@ TEST(Kinds, TimeoutsWithWorkDoneSinceAreNoHang) {
   EXPECT_THAT(Texts(e.verdict().against), HasSubstr("2 waits ended in recovery"));
 }
 
+TEST(Kinds, AFailedKernelThatWasGivenUpIsNotTheVerdict) {
+  for (const bool went_on : {false, true}) {
+    Scene s;
+    Work(s);
+    s.ComputeSubmit(3, 2);
+    s.Sleep(0.2);
+    s.Interrupt(20, 239, {1u << 21, 2u << 6, 0, 0});
+    s.HandlerEnd();
+    s.Recover();
+    s.ForgetCompute();
+    s.Timeline(3);
+    if (went_on) KernelDone(s, 4);
+    s.Finish();
+    s.Closed();
+    const Explanation e = s.Explain();
+    EXPECT_EQ(e.verdict().rule, went_on ? "healthy" : "shader_error") << All(e);
+  }
+}
+
 TEST(Kinds, TheSecondTimeoutMayBeTheHang) {
   Scene s;
   Work(s);
