@@ -68,8 +68,8 @@ bool Met(Role role, uint32_t value) {
 }  // namespace
 
 void PollWatch::Close() {
-  if (run_.target != PollTarget::kNone && !run_.met && run_.duration_ns() >= kWorthNoting &&
-      failed_.size() < kMaxFailed)
+  if (run_.target == PollTarget::kNone) return;
+  if (!run_.met && run_.duration_ns() >= kWorthNoting && failed_.size() < kMaxFailed)
     failed_.push_back(run_);
   run_ = {};
 }

@@ -63,7 +63,9 @@ void Interventions::Feed(const trace::Record& record) {
   using Kind = Intervention::Kind;
   if (record.kind == trace::Record::Kind::kRequest) {
     const trace::RequestView& request = record.request;
-    asked_[record.call % asked_.size()] = {record.call, request.header};
+    const wire::CommandInfo* info = wire::FindCommand(request.header.command);
+    if (!info || info->reply) asked_[record.call % asked_.size()] = {record.call, request.header};
+    if (request.injected.empty() && request.refused.empty()) return;
     if (request.injected.starts_with(trace::kAutopsyMark))
       Add(Kind::kAutopsy, request.injected, record.call, record.time_ns, request.header);
     else if (!request.injected.empty())

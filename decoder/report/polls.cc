@@ -3,16 +3,63 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "decoder/model/words.h"
 #include "schemas/trace/trace.pb.h"
+#include "schemas/wire/bytes.h"
 
 namespace tg::report {
 
 using model::CallRun;
 
+namespace {
+
+// Different for what is asked differently, but for chance: that costs the folder a look. Products
+// that do not wait for each other.
+uint64_t HashOf(const trace::RequestView& r) {
+  const auto& h = r.header;
+  // Writes of other values are no run.
+  uint64_t value = 0;
+  if (r.payload.data.size() >= 8) {
+    value = LoadLe<uint64_t>(r.payload.data.data());
+  } else if (r.payload.data.size() == 4) {
+    value = LoadLe<uint32_t>(r.payload.data.data());
+  } else {
+    std::copy(r.payload.data.begin(), r.payload.data.end(), reinterpret_cast<uint8_t*>(&value));
+  }
+  const uint64_t where = (uint64_t{h.bar} << 32 | h.dev) * 0x9e3779b97f4a7c15ull + h.command;
+  const uint64_t args = h.arg0 * 0xc2b2ae3d27d4eb4full ^ std::rotl(h.arg1, 24) ^ h.arg2 << 7;
+  return (where ^ args ^ args >> 31) + (value ^ value >> 29) * 0x165667b19e3779f9ull;
+}
+
+}  // namespace
+
 PollTable::PollTable() : folder_(*this), assembler_(folder_) {}
+
+void PollTable::HeldBody::Take(const trace::BodyView& body) {
+  size = body.size;
+  xxh3 = body.xxh3;
+  all_zero = body.all_zero;
+  kept = static_cast<uint8_t>(body.data.size());
+  if (kept == 4) {
+    std::memcpy(bytes.data(), body.data.data(), 4);
+  } else if (kept == 8) {
+    std::memcpy(bytes.data(), body.data.data(), 8);
+  } else {
+    std::copy(body.data.begin(), body.data.end(), bytes.begin());
+  }
+}
+
+trace::BodyView PollTable::HeldBody::View() const {
+  trace::BodyView out;
+  out.size = size;
+  out.xxh3 = xxh3;
+  out.all_zero = all_zero;
+  out.data = std::span(bytes).first(kept);
+  return out;
+}
 
 void PollTable::Add(const trace::Record& record) {
   using Kind = trace::Record::Kind;
@@ -24,10 +71,8 @@ void PollTable::Add(const trace::Record& record) {
     Held& last = held_[(held_total_ - 1) % kHeld];
     const bool small = record.reply.body.data.size() <= model::kKeptBytes &&
                        record.reply.injected.empty() && !record.reply.body.streamed;
-    if (held_total_ > given_ && !last.answered && last.request.call == record.call && small) {
-      last.reply = record;
-      last.answered = true;
-      std::copy(record.reply.body.data.begin(), record.reply.body.data.end(), last.body.begin());
+    if (held_total_ > given_ && !last.answered && last.call == record.call && small) {
+      HoldReply(last, record);
       return;
     }
     Start();
@@ -39,17 +84,7 @@ void PollTable::Add(const trace::Record& record) {
 
 void PollTable::AddRequest(const trace::Record& record) {
   const trace::RequestView& r = record.request;
-  uint64_t hash = r.header.command;
-  for (const uint64_t word : {static_cast<uint64_t>(r.header.bar) << 32 | r.header.dev,
-                              r.header.arg0, r.header.arg1, r.header.arg2}) {
-    hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
-    hash ^= hash >> 29;
-  }
-  // Writes of other values are no run.
-  uint64_t value = 0;
-  if (!r.payload.data.empty())
-    std::memcpy(&value, r.payload.data.data(), std::min<size_t>(8, r.payload.data.size()));
-  hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
+  const uint64_t hash = HashOf(r);
   bool again = false;
   for (const uint64_t asked : asked_) again |= asked == hash;  // no early end: it vectorizes
   asked_[requests_++ % asked_.size()] = hash;
@@ -71,23 +106,52 @@ void PollTable::AddRequest(const trace::Record& record) {
 
 void PollTable::Hold(const trace::Record& record) {
   Held& held = held_[held_total_++ % kHeld];
-  held.request = record;
+  held.call = record.call;
+  held.time_ns = record.time_ns;
+  held.offset = record.offset;
+  held.after_damage = record.after_damage;
+  held.header = record.request.header;
+  held.payload.Take(record.request.payload);
   held.answered = false;
-  const auto& data = record.request.payload.data;
-  std::copy(data.begin(), data.end(), held.payload.begin());
+}
+
+void PollTable::HoldReply(Held& held, const trace::Record& record) {
+  const trace::ReplyView& reply = record.reply;
+  held.answered = true;
+  held.reply_ns = record.time_ns;
+  held.reply_offset = record.offset;
+  held.reply_after_damage = record.after_damage;
+  held.reply = reply.reply;
+  held.descriptors = reply.descriptors;
+  held.control_truncated = reply.control_truncated;
+  held.latency_ns = reply.latency_ns;
+  held.body.Take(reply.body);
 }
 
 void PollTable::Start() {
   const uint64_t first = std::max(given_, held_total_ > kHeld ? held_total_ - kHeld : 0);
+  trace::Record record;
   for (uint64_t i = first; i < held_total_; i++) {
-    Held& held = held_[i % kHeld];
-    auto& payload = held.request.request.payload.data;
-    payload = std::span(held.payload).first(payload.size());
-    assembler_.Add(held.request);
+    const Held& held = held_[i % kHeld];
+    record.kind = trace::Record::Kind::kRequest;
+    record.call = held.call;
+    record.time_ns = held.time_ns;
+    record.offset = held.offset;
+    record.after_damage = held.after_damage;
+    record.request.header = held.header;
+    record.request.payload = held.payload.View();
+    assembler_.Add(record);
     if (!held.answered) continue;
-    auto& body = held.reply.reply.body.data;
-    body = std::span(held.body).first(body.size());
-    assembler_.Add(held.reply);
+    record.kind = trace::Record::Kind::kReply;
+    record.time_ns = held.reply_ns;
+    record.offset = held.reply_offset;
+    record.after_damage = held.reply_after_damage;
+    record.reply.reply = held.reply;
+    record.reply.descriptors = held.descriptors;
+    record.reply.control_truncated = held.control_truncated;
+    record.reply.latency_ns = held.latency_ns;
+    record.reply.body = held.body.View();
+    assembler_.Add(record);
   }
   given_ = held_total_;
   quiet_ = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,16 +32,34 @@ class PollTable : private model::CallSink {
   void OnCall(model::Call&&) override {}
   void OnRun(model::CallRun&& run) override;
 
+  // What is needed of a small record to make it again. A whole trace::Record is three times as
+  // large, and copying one per call was half of what this table cost.
+  struct HeldBody {
+    uint64_t size = 0;
+    std::optional<uint64_t> xxh3;
+    bool all_zero = false;
+    uint8_t kept = 0;
+    std::array<uint8_t, model::kKeptBytes> bytes;
+    void Take(const trace::BodyView& body);
+    trace::BodyView View() const;
+  };
   struct Held {
-    trace::Record request, reply;  // bodies point into `bytes`
+    uint64_t call = 0, time_ns = 0, offset = 0;
+    uint64_t reply_ns = 0, reply_offset = 0, latency_ns = 0;
+    wire::RequestHeader header;
+    wire::ReplyHeader reply;
+    uint32_t descriptors = 0;
+    bool after_damage = false, reply_after_damage = false;
     bool answered = false;
-    std::array<uint8_t, model::kKeptBytes> payload, body;
+    bool control_truncated = false;
+    HeldBody payload, body;
   };
   static constexpr size_t kHeld = 2 * model::kMaxPeriod;
   static constexpr size_t kQuiet = 32;  // calls in a row that were not asked again
   static constexpr size_t kAgain = 3;   // calls in a row that were: fewer are chance
   void AddRequest(const trace::Record& record);
   void Hold(const trace::Record& record);
+  void HoldReply(Held& held, const trace::Record& record);
   void Start();
 
   std::array<Held, kHeld> held_;
