@@ -51,7 +51,6 @@ void SessionBarsText(const Json& report, Output& out);
 Json CallsJson(const model::Session& session);
 void CallsText(const Json& calls, Output& out);
 Json RefusalsJson(const model::Session& session);
-Json PollsJson(const PollTable& polls);
 Json WarningsJson(const std::vector<model::Warning>& warnings);
 void WarningsText(const Json& warnings, Output& out);
 // "BAR 0", "unix", or "not observed" for null.

@@ -1,11 +1,14 @@
 // How long decoding takes against a bare protobuf parse of the same file, in one run.
 //
-//   decode_bench [CALLS]     10,000,000 calls by default, as a session makes them: page-table
-//   writes,
-//                            register reads and writes, polls that differ, VRAM blocks, doorbells.
+//   decode_bench [CALLS]       10,000,000 calls by default, as a session makes them: page-table
+//                              writes, register reads and writes, polls that differ, VRAM blocks,
+//                              doorbells
+//   decode_bench TRACE.pb...   these files instead; small ones are read over and over
 //
-// Prints seconds and nanoseconds per packet of: the bare parse (every Packet into a reused
-// message), the trace reader alone, reader and device model; and their ratios.
+// Prints seconds and nanoseconds per packet, and the ratio to the bare parse (every Packet into a
+// reused message), of: the trace reader alone; reader and device model; all that
+// `rpcdecode TRACE` does (every model, the verdict, the text); `rpcdecode diff` of the file with
+// itself, which reads two files and so counts as two.
 #include <sys/resource.h>
 
 #include <cstdio>
@@ -17,7 +20,11 @@
 #include <string>
 #include <vector>
 
+#include "decoder/diff/diff.h"
 #include "decoder/model/device.h"
+#include "decoder/report/analysis.h"
+#include "decoder/report/output.h"
+#include "decoder/report/report.h"
 #include "schemas/trace/reader.h"
 #include "schemas/trace/trace.pb.h"
 #include "schemas/trace/writer.h"
@@ -134,52 +141,91 @@ uint64_t BareParse(const std::string& path) {
   return packets;
 }
 
+template <typename F>
+void Measure(double& best, uint64_t times, const F& work) {
+  const double since = Now();
+  for (uint64_t i = 0; i < times; ++i) work();
+  best = std::min(best, Seconds(since) / static_cast<double>(times));
+}
+
+void ReadAll(const std::string& path) {
+  auto reader = trace::TraceReader::Open(path);
+  trace::Record record;
+  while ((*reader)->Next(record)) {
+  }
+}
+
+void FeedModel(const std::string& path) {
+  auto reader = trace::TraceReader::Open(path);
+  trace::Record record;
+  model::Device device;
+  while ((*reader)->Next(record)) device.Feed(record);
+}
+
+void FullReport(const std::string& path) {
+  auto reader = trace::TraceReader::Open(path);
+  const auto analysis = report::Analyse(**reader, path);
+  const report::Report document(*analysis);
+  report::Output out(nullptr);
+  document.ToText(out);
+  if (out.text().empty()) std::abort();
+}
+
+void DiffWithItself(const std::string& path) {
+  const auto result = diff::Diff(path, path, {});
+  if (!result || result->exit_code() != 0) {
+    std::fprintf(stderr, "%s differs from itself\n", path.c_str());
+    std::exit(1);
+  }
+}
+
+void MeasureFile(const std::string& path) {
+  double bare = 1e9, reader = 1e9, with_model = 1e9, full = 1e9, twice = 1e9;
+  uint64_t packets = 0;
+  uint64_t times = 1;
+  Measure(bare, 1, [&] { packets = BareParse(path); });
+  while (bare * static_cast<double>(times) < 0.5 && times < 1000) ++times;
+  // Alternating, so that a busy machine slows all of them; the best of each counts.
+  for (int round = 0; round < 3; ++round) {
+    Measure(bare, times, [&] { BareParse(path); });
+    Measure(reader, times, [&] { ReadAll(path); });
+    Measure(with_model, times, [&] { FeedModel(path); });
+    Measure(full, times, [&] { FullReport(path); });
+    Measure(twice, times, [&] { DiffWithItself(path); });
+  }
+  std::printf("%s: %llu packets, %.1f MiB\n", path.c_str(),
+              static_cast<unsigned long long>(packets),
+              static_cast<double>(std::filesystem::file_size(path)) / (1 << 20));
+  const auto row = [&](const char* name, double seconds, unsigned files) {
+    std::printf("  %-28s %8.4f s  %6.1f ns/packet  %.2f x\n", name, seconds,
+                seconds * 1e9 / static_cast<double>(packets) / files, seconds / bare / files);
+  };
+  row("bare protobuf parse", bare, 1);
+  row("trace reader", reader, 1);
+  row("trace reader and model", with_model, 1);
+  row("full report with verdict", full, 1);
+  row("diff, per file", twice, 2);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::vector<std::string> files;
+  for (int i = 1; i < argc; ++i) {
+    if (std::filesystem::exists(argv[i])) files.push_back(argv[i]);
+  }
+  if (!files.empty()) {
+    for (const std::string& file : files) MeasureFile(file);
+    return 0;
+  }
   const uint64_t calls = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 10'000'000;
   const std::string path = (std::filesystem::temp_directory_path() / "decode_bench.pb").string();
   if (!MakeTrace(path, calls)) {
     std::fprintf(stderr, "cannot write %s\n", path.c_str());
     return 1;
   }
-  std::printf("%llu calls, %.1f MiB\n", static_cast<unsigned long long>(calls),
-              static_cast<double>(std::filesystem::file_size(path)) / (1 << 20));
-  double bare = 1e9;
-  double reader_only = 1e9;
-  double with_model = 1e9;
-  uint64_t packets = 0;
-  // Alternating, so that a busy machine slows all of them; the best of each counts.
-  for (int round = 0; round < 3; ++round) {
-    auto since = Now();
-    packets = BareParse(path);
-    bare = std::min(bare, Seconds(since));
-
-    since = Now();
-    {
-      auto reader = trace::TraceReader::Open(path);
-      trace::Record record;
-      while ((*reader)->Next(record)) {
-      }
-    }
-    reader_only = std::min(reader_only, Seconds(since));
-
-    since = Now();
-    {
-      auto reader = trace::TraceReader::Open(path);
-      trace::Record record;
-      model::Device device;
-      while ((*reader)->Next(record)) device.Feed(record);
-    }
-    with_model = std::min(with_model, Seconds(since));
-  }
-  const auto row = [&](const char* name, double seconds) {
-    std::printf("%-28s %7.3f s  %6.1f ns/packet  %.2f x\n", name, seconds,
-                seconds * 1e9 / static_cast<double>(packets), seconds / bare);
-  };
-  row("bare protobuf parse", bare);
-  row("trace reader", reader_only);
-  row("trace reader and model", with_model);
+  std::printf("%llu calls\n", static_cast<unsigned long long>(calls));
+  MeasureFile(path);
   std::printf("peak memory %.0f MiB (the bare parse holds the whole file)\n", ResidentMiB());
   if (!std::getenv("KEEP_TRACE")) std::filesystem::remove(path);
   return 0;
