@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <set>
+#include <utility>
 
 #include "decoder/model/sysmem.h"
 
@@ -264,10 +266,47 @@ Gpuvm::MappingList Gpuvm::Mappings(size_t limit, uint64_t max_entries) const {
     }
     const uint64_t table = pte.address - xgmi_base_;
     if (pte.system || (vram_size_ != 0 && table >= vram_size_)) continue;
+    bool above = false;
+    for (int i = 0; i <= level; ++i) above |= stack[i].table == table;
+    if (above) {
+      ++list.circular;
+      continue;
+    }
     ++list.tables;
     stack[++level] = {table, va, 0, false};
   }
   return list;
+}
+
+std::optional<Gpuvm::Cycle> Gpuvm::FindCycle() const {
+  constexpr size_t kMaxTables = 4096;
+  struct Frame {
+    uint64_t table = 0;
+    uint32_t index = 0;
+  };
+  std::array<Frame, amd::kPageLevels> path;
+  path[0] = {root_, 0};
+  std::set<std::pair<int, uint64_t>> seen;
+  for (int level = 0; level >= 0;) {
+    Frame& frame = path[level];
+    if (frame.index == amd::kPageTableEntries || level + 1 == amd::kPageLevels) {
+      --level;
+      continue;
+    }
+    const uint32_t index = frame.index++;
+    const uint64_t at = frame.table + index * 8ull;
+    const auto raw = vram_.U64(at);
+    if (!raw) continue;
+    const amd::Pte pte = amd::DecodePte(format_, level, *raw);
+    const uint64_t table = pte.address - xgmi_base_;
+    if (!pte.valid || pte.leaf || pte.system || (vram_size_ != 0 && table >= vram_size_)) continue;
+    for (int i = 0; i <= level; ++i) {
+      if (path[i].table == table) return Cycle{table, level, index, vram_.OriginOf(at).call};
+    }
+    if (seen.size() >= kMaxTables || !seen.emplace(level + 1, table).second) continue;
+    path[++level] = {table, 0};
+  }
+  return std::nullopt;
 }
 
 }  // namespace tg::model

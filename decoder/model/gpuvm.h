@@ -97,10 +97,22 @@ class Gpuvm {
     bool truncated = false;         // hostile tables: the limit was reached
     uint64_t tables = 0;
     uint64_t unseen_tables = 0;  // pointed at, but no entry of theirs is known
+    uint64_t circular = 0;       // entries that point at a table above them: not followed
   };
   // `max_entries` bounds the work: a table that points at itself has 512^4 entries; the default is
   // 64 GiB of 4 KiB pages.
   MappingList Mappings(size_t limit = 100000, uint64_t max_entries = 16u << 20) const;
+
+  // A table that is reached through itself: no driver makes that, and each address below it has
+  // no end of aliases.
+  struct Cycle {
+    uint64_t table = 0;  // VRAM offset
+    int level = 0;       // of the entry that closes the circle
+    uint32_t index = 0;
+    uint64_t call = 0;  // that wrote (or read) the entry; 0: not known
+  };
+  // The first one; looks at the first 4096 tables.
+  std::optional<Cycle> FindCycle() const;
 
   // The hub's view of memory: physical = MC address - mc_base.
   std::optional<uint64_t> mc_base() const { return mc_base_; }

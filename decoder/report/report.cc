@@ -14,6 +14,7 @@
 #include "decoder/report/discovery_section.h"
 #include "decoder/report/proxy_section.h"
 #include "decoder/report/rings_section.h"
+#include "schemas/amd/pte.h"
 #include "schemas/trace/trace.pb.h"
 
 namespace tg::report {
@@ -356,6 +357,15 @@ std::vector<model::Warning> AllWarnings(const Analysis& analysis) {
   }
   for (const model::QueueWarning& warning : analysis.seen.device_queues().queues().warnings())
     all.push_back({warning.rule, warning.call, warning.text});
+  if (const auto cycle = analysis.seen.device().gpuvm().FindCycle()) {
+    all.push_back({"page-tables", cycle->call,
+                   fmt::format("the page table at VRAM {:#x} is reached through itself (entry {} "
+                               "of a {} points at it): addresses below it mean nothing{}",
+                               cycle->table, cycle->index, amd::LevelName(cycle->level),
+                               analysis.seen.device().gpuvm().root_assumed()
+                                   ? "; that the root is at 0 is assumed"
+                                   : "")});
+  }
   std::stable_sort(all.begin(), all.end(), [](const model::Warning& a, const model::Warning& b) {
     return a.call < b.call;
   });
@@ -374,7 +384,7 @@ Report::Report(const Analysis& analysis) : document_(std::make_unique<Json>()) {
   d["session"] = SessionJson(analysis);
   d["bars"] = SessionBarsJson(session);
   const model::Device& device = analysis.seen.device();
-  d["pci"] = BarsSectionJson(device);
+  d["pci"] = BarsSectionJson(device, session.link);
   d["device"] = DeviceJson(device);
   Json ips = IpsJson(device);
   d["ips"] = ips.empty() ? Json(nullptr) : std::move(ips);
@@ -384,7 +394,7 @@ Report::Report(const Analysis& analysis) : document_(std::make_unique<Json>()) {
   d["boot_detail"] = BootSectionJson(device);
   Json queues = QueuesJson(analysis.seen.device_queues());
   d["queues"] = queues.empty() ? Json(nullptr) : std::move(queues);
-  d["copies"] = CopiesJson(analysis.seen.device_queues().copies());
+  d["copies"] = CopiesJson(analysis.seen.device_queues());
   Json sysmem;
   sysmem["regions"] = session.regions_total;
   sysmem["asked"] = session.sysmem_asked;

@@ -89,6 +89,13 @@ Json VmMapJson(const model::Device& device, size_t limit) {
   out["tables"] = list.tables;
   out["unseen_tables"] = list.unseen_tables;
   out["truncated"] = list.truncated;
+  out["circular"] = nullptr;
+  if (list.circular > 0) {
+    const auto cycle = vm.FindCycle();
+    out["circular"] = {{"entries", list.circular}};
+    out["circular"]["table"] = cycle ? Json(cycle->table) : Json(nullptr);
+    out["circular"]["seq"] = cycle && cycle->call != 0 ? Json(cycle->call) : Json(nullptr);
+  }
   uint64_t bytes = 0;
   out["mappings"] = Json::array();
   for (const model::Mapping& m : list.mappings) {
@@ -127,6 +134,14 @@ void VmMapText(const Json& map, Output& out) {
     SectionRow(out, "",
                fmt::format("{} tables are pointed at, but their entries were not observed",
                            map["unseen_tables"].get<uint64_t>()));
+  }
+  if (const Json& circular = map["circular"]; !circular.is_null()) {
+    SectionRow(out, "circular",
+               out.Paint(Style::kWarn,
+                         fmt::format("{} point at a table above them, the first since {}: not "
+                                     "followed",
+                                     model::Thousands(circular["entries"].get<uint64_t>()),
+                                     SeqText(circular["seq"]))));
   }
   for (const Json& m : map["mappings"]) {
     out.Line(fmt::format("  {} {:>10}  -> {}  {}  {} pages  #{}..#{}",

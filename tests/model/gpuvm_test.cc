@@ -169,5 +169,42 @@ TEST(Gpuvm, XgmiBaseIsTakenOff) {
   EXPECT_FALSE(t.device.gpuvm().root_assumed());
 }
 
+// A root whose every entry points at itself, and a table below that points back.
+TEST(Gpuvm, TablesThatAreReachedThroughThemselves) {
+  Feeder f;
+  f.Connect();
+  f.MapBar(0, 1 << 28);
+  f.MapBar(5, 1 << 20);
+  std::vector<uint8_t> page(4096);
+  for (size_t i = 0; i < page.size(); i += 8) page[i] = 1;
+  f.Write(0, 0, page);
+  const auto cycle = f.device.gpuvm().FindCycle();
+  ASSERT_TRUE(cycle);
+  EXPECT_EQ(cycle->table, 0u);
+  EXPECT_EQ(cycle->level, 0);
+  EXPECT_EQ(cycle->index, 0u);
+  EXPECT_EQ(cycle->call, f.call);
+  const auto list = f.device.gpuvm().Mappings();
+  EXPECT_EQ(list.circular, 512u);
+  EXPECT_TRUE(list.mappings.empty());
+  EXPECT_FALSE(list.truncated);
+
+  // 0 -> 0x1000 -> 0x2000 -> 0x1000: found two levels down.
+  f.Write(0, 0, std::vector<uint8_t>(4096));
+  f.Write(0, 0x1000, std::vector<uint8_t>(4096));
+  f.Write(0, 0x2000, std::vector<uint8_t>(4096));
+  f.Write(0, 0x18, 0x1001, 8);
+  f.Write(0, 0x1000, 0x2001, 8);
+  EXPECT_FALSE(f.device.gpuvm().FindCycle());
+  f.Write(0, 0x2008, 0x1001, 8);
+  const auto deeper = f.device.gpuvm().FindCycle();
+  ASSERT_TRUE(deeper);
+  EXPECT_EQ(deeper->table, 0x1000u);
+  EXPECT_EQ(deeper->level, 2);
+  EXPECT_EQ(deeper->index, 1u);
+  EXPECT_EQ(deeper->call, f.call);
+  EXPECT_EQ(f.device.gpuvm().Mappings().circular, 1u);
+}
+
 }  // namespace
 }  // namespace tg::model
