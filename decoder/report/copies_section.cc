@@ -17,6 +17,7 @@ using model::CopyDirection;
 using model::CopyTotals;
 
 constexpr size_t kBar = 40;
+constexpr size_t kItems = 1u << 16;
 // Reads of the disk path end out of order, but not by this many.
 constexpr uint64_t kSureUses = 8;
 
@@ -66,13 +67,39 @@ Json StagingJson(const model::Staging& staging) {
   return out;
 }
 
+// Copies that stand in the rings from the read pointers on: told, not known to be done. Null where
+// no pointer or no ring content says so.
+Json NotDoneJson(const model::Queues& queues) {
+  uint64_t copies = 0, bytes = 0;
+  for (const model::Queue& queue : queues.queues()) {
+    if (!queue.sdma() || queue.submissions_total == 0) continue;
+    const model::QueueState state =
+        StateOf(queues, queue.index, {.max_items = kItems, .packets_after = std::nullopt});
+    if (!state.rptr || (state.kind == model::QueueState::Kind::kBusy && !state.ring_observed) ||
+        state.items_left_out > 0)
+      return nullptr;
+    for (const model::QueueItem& item : state.items) {
+      if (item.read || item.kind != amd::WalkItem::Kind::kPacket) continue;
+      const auto copy = CopyOf(item.packet);
+      if (!copy) continue;
+      ++copies;
+      bytes = model::SaturatingAdd(bytes, copy->bytes);
+    }
+  }
+  Json out;
+  out["copies"] = copies;
+  out["bytes"] = bytes;
+  return out;
+}
+
 std::string RateText(double bytes_per_second) {
   return model::Bytes(static_cast<uint64_t>(bytes_per_second)) + "/s";
 }
 
 }  // namespace
 
-Json CopiesJson(const Copies& copies) {
+Json CopiesJson(const model::DeviceQueues& queues) {
+  const Copies& copies = queues.copies();
   if (copies.copies() == 0) return nullptr;
   Json out;
   out["copies"] = copies.copies();
@@ -84,6 +111,7 @@ Json CopiesJson(const Copies& copies) {
     by_direction[std::string(CopyDirectionName(direction))] = TotalsJson(copies.totals(direction));
   }
   out["by_direction"] = std::move(by_direction);
+  out["not_done"] = NotDoneJson(queues.queues());
   out["sizes"] = Json::array();
   for (const auto& [size, count] : copies.common_sizes()) {
     Json s;
@@ -125,6 +153,16 @@ void CopiesText(const Json& copies, Output& out) {
         model::Bytes(t["smallest"].get<uint64_t>()), model::Bytes(t["largest"].get<uint64_t>()));
     if (!t["bytes_per_s"].is_null()) line += ", " + RateText(t["bytes_per_s"].get<double>());
     out.Line(line);
+  }
+  const Json& not_done = copies["not_done"];
+  if (not_done.is_null()) {
+    out.Line("  how many of them were done: not observed");
+  } else if (not_done["copies"].get<uint64_t>() > 0) {
+    out.Line(
+        out.Paint(Style::kWarn,
+                  fmt::format("  not known to be done: the last {}, {}: from the read pointer on",
+                              model::Thousands(not_done["copies"].get<uint64_t>()),
+                              model::Bytes(not_done["bytes"].get<uint64_t>()))));
   }
   std::string sizes;
   for (const Json& s : copies["sizes"]) {
@@ -170,7 +208,7 @@ Result<int> PrintCopies(trace::TraceReader& reader, bool json, Output& out, uint
   model::DeviceQueues queues(device);
   FeedUpTo(reader, device, at);
   queues.Finish();
-  const Json document = CopiesJson(queues.copies());
+  const Json document = CopiesJson(queues);
   if (json) {
     out.Line(Dump(document, true));
     return 0;

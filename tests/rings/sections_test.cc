@@ -102,7 +102,7 @@ TEST_F(RingsSection, NotObservedIsNull) {
   EXPECT_EQ(q["wptr_memory"], nullptr);
   EXPECT_EQ(q["state"], "pointers_not_observed");
   EXPECT_THAT(Text(), HasSubstr("ring content not observed"));
-  EXPECT_EQ(CopiesJson(queues_.copies()), nullptr);
+  EXPECT_EQ(CopiesJson(queues_), nullptr);
 }
 
 TEST_F(RingsSection, TextMarksTheReadPointer) {
@@ -150,7 +150,7 @@ TEST(ParseWindowTest, Forms) {
 TEST_F(RingsSection, Copies) {
   Region(2, 2 << 20, 0x110000000);
   Hang();
-  const Json copies = CopiesJson(queues_.copies());
+  const Json copies = CopiesJson(queues_);
   EXPECT_EQ(copies["copies"], 1);
   EXPECT_EQ(copies["bytes"], 4096);
   EXPECT_EQ(copies["by_direction"]["unknown"]["copies"], 1);
@@ -158,6 +158,10 @@ TEST_F(RingsSection, Copies) {
   Output out(nullptr);
   CopiesText(copies, out);
   EXPECT_THAT(out.text(), HasSubstr("4.0 KiB in 1 copies"));
+  // It stands behind the packet that the engine waits at.
+  EXPECT_EQ(copies["not_done"]["copies"], 1);
+  EXPECT_EQ(copies["not_done"]["bytes"], 4096);
+  EXPECT_THAT(out.text(), HasSubstr("not known to be done: the last 1, 4.0 KiB"));
   EXPECT_THAT(out.text(), Not(HasSubstr("none observed")));
 }
 
