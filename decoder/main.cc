@@ -156,6 +156,23 @@ int DeviceSection(const Options& options, const Make& make, const Text& text) {
   });
 }
 
+int Bars(const Options& options) {
+  return Section(options, [&](tg::trace::TraceReader& reader, Output& out) -> tg::Result<int> {
+    tg::model::Device device;
+    tg::model::SessionModel session;
+    tg::report::FeedUpTo(reader, options.at, [&](const tg::trace::Record& record) {
+      session.Add(record);
+      device.Feed(record);
+    });
+    const auto document = tg::report::BarsSectionJson(device, session.session().link);
+    if (options.json())
+      out.Line(tg::report::Dump(document, true));
+    else
+      tg::report::BarsSectionText(document, out);
+    return 0;
+  });
+}
+
 struct VmFlags {
   std::vector<std::string> words;  // [map | walk ADDRESS | who ADDRESS] TRACE, in any order
   std::string walk, who;           // the same as options
@@ -399,8 +416,7 @@ int main(int argc, char** argv) {
   if (log_app->parsed()) return Log(options, log);
   namespace report = tg::report;
   using tg::model::Device;
-  if (bars_app->parsed())
-    return DeviceSection(options, report::BarsSectionJson, report::BarsSectionText);
+  if (bars_app->parsed()) return Bars(options);
   if (regs_app->parsed()) {
     return DeviceSection(
         options, [&](const Device& device) { return report::RegsJson(device, regs); },

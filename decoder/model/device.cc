@@ -339,9 +339,6 @@ const Boot& Device::boot() const {
 const Faults& Device::faults() const {
   return impl_->faults_;
 }
-const Link& Device::link() const {
-  return impl_->link_;
-}
 const amd::Discovery* Device::discovery() const {
   return impl_->discovery_ ? &*impl_->discovery_ : nullptr;
 }

@@ -26,7 +26,6 @@
 #include "decoder/model/faults.h"
 #include "decoder/model/gpuvm.h"
 #include "decoder/model/ih.h"
-#include "decoder/model/link.h"
 #include "decoder/model/mailbox.h"
 #include "decoder/model/registers.h"
 #include "decoder/model/shadow.h"
@@ -76,7 +75,6 @@ class Device {
   const Smu& smu() const;
   const Boot& boot() const;
   const Faults& faults() const;
-  const Link& link() const;
 
   // What the card said of itself; nullptr: not observed.
   const amd::Discovery* discovery() const;

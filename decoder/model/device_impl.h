@@ -61,8 +61,7 @@ class Device::Impl {
       : options_(options),
         vram_(options.max_shadow_bytes),
         gpuvm_(vram_, sysmem_),
-        psp_(vram_),
-        link_(bars_) {
+        psp_(vram_) {
     if (options_.dev) dev_ = *options_.dev;
     dev_known_ = options_.dev.has_value();
   }
@@ -148,7 +147,6 @@ class Device::Impl {
   Smu smu_;
   Boot boot_;
   Faults faults_;
-  Link link_;
 
   std::optional<amd::Discovery> discovery_;
   DiscoverySource discovery_source_ = DiscoverySource::kNone;

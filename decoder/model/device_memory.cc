@@ -225,11 +225,6 @@ void Device::Impl::BarAccess(const Call& call, const trace::BodyView& body, bool
   Bar& bar = bars_.Touch(header.bar);
   if (size == 0) return;
   if (write) {
-    uint64_t first = 0;
-    if (!body.data.empty()) {
-      std::memcpy(&first, body.data.data(), std::min<size_t>(body.data.size(), 8));
-    }
-    link_.OnWrite({call.last, header.bar, offset, size, first});
     bar.writes += call.times;
     bar.bytes_written += size * call.times;
   } else {

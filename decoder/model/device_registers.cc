@@ -68,14 +68,7 @@ void Device::Impl::OnRegister(const Call& call, uint64_t address, uint8_t bar, u
   access.via = via;
   access.latency_ns = latency_ns;
   if (!write) {
-    const Sample before = state->last_read;
-    const bool had_read = state->reads > 0;
-    const uint64_t latency_before = state->last_latency_ns;
     registers_.Record(*state, {call.at, value, false}, call.times, call.last);
-    state->last_latency_ns = latency_ns;
-    if (value == kOnes || !link_.transitions().empty()) {
-      link_.OnRegister(access, *state, before, had_read, latency_before);
-    }
   } else {
     registers_.Record(*state, {call.at, value, true}, call.times, call.last);
   }

@@ -71,6 +71,41 @@ std::string WriteText(const WriteSeen& write) {
   return out;
 }
 
+void RecentWrites::Add(const WriteSeen& write) {
+  total_ = SaturatingAdd(total_, write.count);
+  if (count_ > 0) {
+    WriteSeen& last = ring_[(count_ - 1) % kSuspects];
+    if (last.value == write.value && last.header == write.header && write.value_bytes > 0 &&
+        last.value_bytes == write.value_bytes) {
+      last.count = SaturatingAdd(last.count, write.count);
+      last.last_seq = write.last_seq;
+      last.time_ns = write.time_ns;
+      return;
+    }
+  }
+  ring_[count_++ % kSuspects] = write;
+}
+
+std::vector<WriteSeen> RecentWrites::OldestFirst() const {
+  std::vector<WriteSeen> out;
+  for (uint64_t i = count_ - std::min<uint64_t>(count_, kSuspects); i < count_; i++)
+    out.push_back(ring_[i % kSuspects]);
+  return out;
+}
+
+LinkWatch::Register* LinkWatch::Find(uint64_t key) {
+  const uint32_t at = index_.Find(key);
+  return at == FlatIndex::kNone ? nullptr : &registers_[at];
+}
+
+// nullptr: there are too many.
+LinkWatch::Register* LinkWatch::FindOrAdd(uint64_t key) {
+  if (Register* found = Find(key)) return found;
+  if (registers_.size() >= kMaxRegisters) return nullptr;
+  index_.Add(key, static_cast<uint32_t>(registers_.size()));
+  return &registers_.emplace_back();
+}
+
 void LinkWatch::OnBar(uint32_t bar, uint64_t size) {
   if (bar_size_.size() < kMaxBars) bar_size_[bar] = size;
   if (bar == 5) bar5_used_ = true;
@@ -79,6 +114,7 @@ void LinkWatch::OnBar(uint32_t bar, uint64_t size) {
 void LinkWatch::NewConnection() {
   // Another process, another set of registers as far as "last good read" goes.
   registers_.clear();
+  index_ = {};
   written_.clear();
   latency_reads_ = slow_reads_ = 0;
 }
@@ -103,7 +139,7 @@ std::string LinkWatch::RegisterName(const wire::RequestHeader& header, bool full
   return TargetText(header);
 }
 
-void LinkWatch::OnConfigRead(const ReadSeen& read, const Writes& writes) {
+void LinkWatch::OnConfigRead(const ReadSeen& read, const RecentWrites& writes) {
   const uint64_t offset = read.header.arg0, size = read.header.arg1;
   if (size != 1 && size != 2 && size != 4) return;
   const uint64_t value = size == 4 ? read.value & 0xffffffff : read.value & ((1u << size * 8) - 1);
@@ -146,16 +182,12 @@ void LinkWatch::OnWrite(const wire::RequestHeader& header, uint64_t value) {
     written_[WrittenSlot(Key(header))] = {Key(header), value};
   }
   if (!ones && !ones_written_) return;
-  const auto it = registers_.find(Key(header));
-  if (it != registers_.end()) {
-    it->second.ones_written = ones;
-  } else if (ones && registers_.size() < kMaxRegisters) {
-    registers_[Key(header)].ones_written = true;
-  }
+  Register* reg = ones ? FindOrAdd(Key(header)) : Find(Key(header));
+  if (reg) reg->ones_written = ones;
   ones_written_ |= ones;
 }
 
-void LinkWatch::WatchLatency(const ReadSeen& read, const Writes& writes) {
+void LinkWatch::WatchLatency(const ReadSeen& read, const RecentWrites& writes) {
   if (read.latency_ns == 0) return;
   const double latency = static_cast<double>(read.latency_ns);
   const bool slow = latency_reads_ >= kEnoughReads && read.latency_ns >= kJumpNs &&
@@ -165,7 +197,7 @@ void LinkWatch::WatchLatency(const ReadSeen& read, const Writes& writes) {
       slow_seq_ = read.seq;
       slow_latency_ = read.latency_ns;
       slow_write_.reset();
-      if (writes.newest) slow_write_ = *writes.newest;
+      if (writes.newest()) slow_write_ = *writes.newest();
     }
     slow_reads_ = SaturatingAdd(slow_reads_, read.count);
     slow_latency_ = std::min(slow_latency_, read.latency_ns);
@@ -188,7 +220,31 @@ void LinkWatch::WatchLatency(const ReadSeen& read, const Writes& writes) {
   latency_mean_ += (latency - latency_mean_) * std::min(weight, 1.0);
 }
 
-void LinkWatch::OnRead(const ReadSeen& read, const Writes& writes) {
+void LinkWatch::NoteOnes(const ReadSeen& read, const Register* before, const RecentWrites& writes) {
+  ones_reads_ = SaturatingAdd(ones_reads_, read.count);
+  const uint64_t key = Key(read.header);
+  for (auto r = ones_.rbegin(); r != ones_.rend(); ++r) {
+    if (r->good_again || Key(r->first.header) != key) continue;
+    r->last_seq = read.last_seq;
+    r->count = SaturatingAdd(r->count, read.count);
+    return;
+  }
+  if (ones_.size() >= kMaxOnes) return;
+  OnesRegister r;
+  r.first = read;
+  r.last_seq = read.last_seq;
+  r.count = read.count;
+  if (before && before->read) {
+    r.good = *before;
+    r.writes_between = writes.total() - before->writes_total;
+    for (const WriteSeen& write : writes.OldestFirst())
+      if (write.last_seq > before->seq) r.writes.push_back(write);
+  }
+  ones_.push_back(std::move(r));
+  ones_open_++;
+}
+
+void LinkWatch::OnRead(const ReadSeen& read, const RecentWrites& writes) {
   const uint64_t size = read.header.arg1;
   if (size == 0 || size > 8) return;
   if (read.header.bar == 5) bar5_used_ = true;
@@ -206,7 +262,6 @@ void LinkWatch::OnRead(const ReadSeen& read, const Writes& writes) {
     read_back = true;
   }
 
-  const auto it = registers_.find(Key(read.header));
   if (!IsAllOnes(read.value, size)) {
     if (current_) {
       current_->ended_seq = read.seq;
@@ -217,33 +272,39 @@ void LinkWatch::OnRead(const ReadSeen& read, const Writes& writes) {
       }
       current_.reset();
     }
-    Register* reg = it != registers_.end()              ? &it->second
-                    : registers_.size() < kMaxRegisters ? &registers_[Key(read.header)]
-                                                        : nullptr;
-    if (reg) {
+    if (Register* reg = FindOrAdd(Key(read.header))) {
       reg->seq = read.last_seq;
       reg->time_ns = read.time_ns;
       reg->value = read.value;
-      reg->writes_total = writes.total;
+      reg->latency_ns = read.latency_ns;
+      reg->writes_total = writes.total();
       reg->read = true;
       reg->ones_written = false;
+    }
+    if (ones_open_ > 0) {
+      for (OnesRegister& r : ones_) {
+        if (r.good_again || Key(r.first.header) != Key(read.header)) continue;
+        r.good_again = read.seq;
+        ones_open_--;
+      }
     }
     last_ = LinkState::kAnswering;
     good_seq_ = read.last_seq;
     return;
   }
 
-  const Register* reg = it != registers_.end() ? &it->second : nullptr;
+  const Register* reg = Find(Key(read.header));
   if (reg && reg->ones_written) return;  // reads back what was written
+  if (!read_back) NoteOnes(read, reg, writes);
   if (!current_) {
     Run run;
     run.first = read;
     run.registers = 1;
     run.read_back = read_back;
     run.mean_before_ns = mean_before;
-    if (writes.newest) run.last_write = *writes.newest;
+    if (writes.newest()) run.last_write = *writes.newest();
     if (reg && reg->read) run.good = *reg;
-    run.writes_between = writes.total - (run.good ? run.good->writes_total : 0);
+    run.writes_between = writes.total() - (run.good ? run.good->writes_total : 0);
     current_ = std::move(run);
   } else if (Key(read.header) != Key(current_->first.header)) {
     current_->registers = 2;

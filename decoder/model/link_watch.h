@@ -12,13 +12,14 @@
 // (envytools; open-gpu-kernel-modules).
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "decoder/model/flat_index.h"
 #include "decoder/model/types.h"
 #include "schemas/wire/commands.h"
 
@@ -37,10 +38,20 @@ struct WriteSeen {
 // "bar0+0x1620 <- 0x00000001", "CFG_WRITE 0x4 <- 0x0407".
 std::string WriteText(const WriteSeen& write);
 
-// All writes so far: how many, and the newest (nullptr: none).
-struct Writes {
-  uint64_t total = 0;
-  const WriteSeen* newest = nullptr;
+inline constexpr size_t kSuspects = 20;  // last writes kept
+
+// All writes so far: how many, and the last kSuspects; equal neighbours are one entry.
+class RecentWrites {
+ public:
+  void Add(const WriteSeen& write);
+  uint64_t total() const { return total_; }
+  const WriteSeen* newest() const { return count_ ? &ring_[(count_ - 1) % kSuspects] : nullptr; }
+  std::vector<WriteSeen> OldestFirst() const;
+
+ private:
+  std::array<WriteSeen, kSuspects> ring_;
+  uint64_t count_ = 0;
+  uint64_t total_ = 0;
 };
 
 // What one answered read brought. `count` > 1: equal reads, from `seq` to `last_seq`.
@@ -71,6 +82,7 @@ class LinkWatch {
     uint64_t seq = 0;
     uint64_t time_ns = 0;
     uint64_t value = 0;
+    uint64_t latency_ns = 0;
     uint64_t writes_total = 0;  // writes sent before it
     bool read = false;
     bool ones_written = false;
@@ -90,10 +102,22 @@ class LinkWatch {
     uint64_t ended_seq = 0;     // a good read came back here
   };
 
-  void OnConfigRead(const ReadSeen& read, const Writes& writes);
+  // A register whose answer turned to all ones, or never was anything else.
+  struct OnesRegister {
+    ReadSeen first;                // the first such read
+    std::optional<Register> good;  // the last good one before it
+    uint64_t last_seq = 0;
+    uint64_t count = 0;
+    std::vector<WriteSeen> writes;  // sent between the two, the newest kSuspects
+    uint64_t writes_between = 0;
+    uint64_t good_again = 0;  // record of its next good read; 0: there was none
+  };
+  static constexpr size_t kMaxOnes = 64;
+
+  void OnConfigRead(const ReadSeen& read, const RecentWrites& writes);
   void OnConfigWrite(const wire::RequestHeader& header, uint64_t seq);
   // MMIO_READ of up to 8 bytes, answered with status 0. `writes`: those sent before it.
-  void OnRead(const ReadSeen& read, const Writes& writes);
+  void OnRead(const ReadSeen& read, const RecentWrites& writes);
   // MMIO_WRITE of up to 8 bytes whose value is known.
   void OnWrite(const wire::RequestHeader& header, uint64_t value);
   void OnBar(uint32_t bar, uint64_t size);
@@ -111,6 +135,14 @@ class LinkWatch {
   }
   const Run* run() const { return current_ ? &*current_ : nullptr; }  // that still lasts
   bool several_registers() const { return current_ && current_->registers >= 2; }
+  const std::vector<OnesRegister>& ones() const { return ones_; }  // the first kMaxOnes
+  uint64_t ones_reads() const { return ones_reads_; }              // of registers, in all
+  uint64_t last_good_read() const { return good_seq_; }            // of any register; 0: none
+  // What the state comes to, for people: "PCI config still answers (0x10de:0x2b85): BAR decode
+  // ...".
+  std::string Conclusion() const;
+  // "NV_PMC_BOOT_42", where no table of registers is needed to know it; else "bar0+0x1620".
+  std::string RegisterName(const wire::RequestHeader& header, bool full) const;
   std::optional<uint32_t> config_id() const { return config_id_; }
   std::optional<uint16_t> command() const { return command_; }
   // Warnings for what was seen so far (rule B03).
@@ -119,14 +151,16 @@ class LinkWatch {
  private:
   bool IsRegisterBar(const wire::RequestHeader& header) const;
   bool LooksNvidia() const;
-  std::string RegisterName(const wire::RequestHeader& header, bool full) const;
   std::string RunText(const Run& run) const;
-  std::string Conclusion() const;
-  void WatchLatency(const ReadSeen& read, const Writes& writes);
+  void WatchLatency(const ReadSeen& read, const RecentWrites& writes);
+  Register* Find(uint64_t key);
+  Register* FindOrAdd(uint64_t key);
+  void NoteOnes(const ReadSeen& read, const Register* before, const RecentWrites& writes);
 
   Vendor vendor_ = Vendor::kUnknown;
-  std::unordered_map<uint64_t, Register> registers_;  // at most kMaxRegisters
-  std::unordered_map<uint32_t, uint64_t> bar_size_;   // at most kMaxBars
+  std::vector<Register> registers_;                  // at most kMaxRegisters
+  FlatIndex index_;                                  // key -> position in registers_
+  std::unordered_map<uint32_t, uint64_t> bar_size_;  // at most kMaxBars
   // What was written last to small places outside the register BAR, by a hash of the key: of two
   // places that share a slot the older one is forgotten. Small, as every write goes through it.
   struct Written {
@@ -135,6 +169,9 @@ class LinkWatch {
   };
   std::vector<Written> written_;
   bool ones_written_ = false;  // some entry of registers_ has it
+  std::vector<OnesRegister> ones_;
+  size_t ones_open_ = 0;  // entries without good_again
+  uint64_t ones_reads_ = 0;
   bool bar5_used_ = false;
 
   std::optional<uint32_t> config_id_;  // last good vendor and device word

@@ -55,7 +55,6 @@ struct RegisterState {
   uint64_t reads = 0;      // answered ones, folded ones included
   uint64_t writes = 0;
   Sample last_read;              // valid if reads > 0
-  uint64_t last_latency_ns = 0;  // of the latest read
   Sample last_write;             // valid if writes > 0
   Stamp first;
   History history;

@@ -64,7 +64,10 @@ void SessionModel::Impl::Add(const trace::Record& r) {
       OnRequest(r.request, {r.call, r.call, r.time_ns});
       break;
     case trace::Record::Kind::kReply: {
-      if (r.reply.injected.starts_with(trace::kAutopsyMark)) break;
+      if (r.reply.injected.starts_with(trace::kAutopsyMark)) {
+        OnAutopsy(r);
+        break;
+      }
       if (const auto header = TakePending(r.call))
         OnReply(*header, r.reply, {r.call, r.call, r.time_ns}, r.reply.latency_ns);
       break;
@@ -97,6 +100,8 @@ void SessionModel::Impl::OnRequest(const trace::RequestView& request, const Run&
   s.last_seq = std::max(s.last_seq, run.last_seq);
   if (request.injected.starts_with(trace::kAutopsyMark)) {
     s.autopsy++;
+    autopsy_request = header;
+    autopsy_seq = run.seq;
     return;
   }
   s.calls = SaturatingAdd(s.calls, run.count);
@@ -162,34 +167,12 @@ void SessionModel::Impl::OnWrite(const trace::RequestView& request, const Run& r
     write.value = LittleEndian(request.payload.data);
     write.value_bytes = static_cast<uint8_t>(request.payload.size);
   }
-  writes_total = SaturatingAdd(writes_total, run.count);
   recent.Add(write);
   if (!Is(header, Command::kMmioWrite)) return;
   if (write.value_bytes > 0) s.link.OnWrite(header, write.value);
   if (header.bar == 2 && header.arg1 <= 8 && s.link.vendor() != Vendor::kNvidia)
     s.doorbells = SaturatingAdd(s.doorbells, run.count);
   CheckBarAddress(request, run.seq);
-}
-
-void SessionModel::Impl::RecentWrites::Add(const WriteSeen& write) {
-  if (count_ > 0) {
-    WriteSeen& last = ring_[(count_ - 1) % kSuspects];
-    if (last.header == write.header && write.value_bytes > 0 && last.value == write.value &&
-        last.value_bytes == write.value_bytes) {
-      last.count = SaturatingAdd(last.count, write.count);
-      last.last_seq = write.last_seq;
-      last.time_ns = write.time_ns;
-      return;
-    }
-  }
-  ring_[count_++ % kSuspects] = write;
-}
-
-std::vector<WriteSeen> SessionModel::Impl::RecentWrites::OldestFirst() const {
-  std::vector<WriteSeen> out;
-  for (uint64_t i = count_ - std::min<uint64_t>(count_, kSuspects); i < count_; i++)
-    out.push_back(ring_[i % kSuspects]);
-  return out;
 }
 
 // ---- pairing ---------------------------------------------------------------------------------
@@ -286,11 +269,11 @@ void SessionModel::Impl::OnReply(const wire::RequestHeader& header, const trace:
       if (reply.body.size == 0 || reply.body.size > 8 || !reply.body.whole()) break;
       ReadSeen small = read;
       small.value = LittleEndian(reply.body.data);
-      s.link.OnRead(small, writes());
+      s.link.OnRead(small, recent);
       break;
     }
     case Command::kCfgRead:
-      s.link.OnConfigRead(read, writes());
+      s.link.OnConfigRead(read, recent);
       break;
     case Command::kMapBar:
       OnMapBar(header, reply.reply, run.seq);
@@ -323,6 +306,19 @@ void SessionModel::Impl::OnReply(const wire::RequestHeader& header, const trace:
          fmt::format("{} came with the reply to {}, which should carry none",
                      Count(reply.descriptors, "descriptor"), CallText(header)));
   }
+}
+
+// What the proxy itself read says as much of the device as what the client did.
+void SessionModel::Impl::OnAutopsy(const trace::Record& r) {
+  const trace::ReplyView& reply = r.reply;
+  if (r.call != autopsy_seq || reply.reply.status != 0) return;
+  ReadSeen read{autopsy_request, r.call, r.call, 1, r.time_ns, reply.reply.resp0, reply.latency_ns};
+  if (Is(autopsy_request, Command::kCfgRead)) s.link.OnConfigRead(read, recent);
+  if (!Is(autopsy_request, Command::kMmioRead) || !reply.body.whole() || reply.body.size == 0 ||
+      reply.body.size > 8)
+    return;
+  read.value = LittleEndian(reply.body.data);
+  s.link.OnRead(read, recent);
 }
 
 void SessionModel::Impl::OnError(const wire::RequestHeader& header, const trace::ReplyView& reply,

@@ -29,7 +29,6 @@ namespace tg::model {
 enum class Transport : uint8_t { kUnknown, kUnix, kTcp };
 std::string_view TransportText(Transport transport);
 
-inline constexpr size_t kSuspects = 20;         // last writes kept
 inline constexpr size_t kMaxConnections = 200;  // the first ones; the current one always
 inline constexpr size_t kMaxBars = 64;          // (device, BAR) pairs
 inline constexpr size_t kMaxRegions = 4096;

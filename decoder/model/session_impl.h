@@ -52,17 +52,6 @@ class SessionModel::Impl {
     wire::RequestHeader header;
     int writes_left = 0;
   };
-  // The last kSuspects writes; equal neighbours are one.
-  class RecentWrites {
-   public:
-    void Add(const WriteSeen& write);
-    const WriteSeen* newest() const { return count_ ? &ring_[(count_ - 1) % kSuspects] : nullptr; }
-    std::vector<WriteSeen> OldestFirst() const;
-
-   private:
-    std::array<WriteSeen, kSuspects> ring_;
-    uint64_t count_ = 0;
-  };
   // What tells revisions and servers apart.
   struct Facts {
     wire::Revision declared_revision = wire::Revision::kUndecided;
@@ -102,6 +91,7 @@ class SessionModel::Impl {
   void OnProbe(const wire::ReplyHeader& reply, uint64_t seq);
   void AddPending(const wire::RequestHeader& header, uint64_t seq, uint64_t time_ns);
   std::optional<wire::RequestHeader> TakePending(uint64_t seq);
+  void OnAutopsy(const trace::Record& reply);
   void GiveUpPending();
   void OpenPayload(const wire::RequestHeader& header, uint64_t seq, const trace::BodyView& body,
                    bool of_reply);
@@ -109,7 +99,6 @@ class SessionModel::Impl {
   BarSeen* FindBar(uint32_t dev, uint32_t index);
   const RegionSeen* FindRegion(uint32_t index) const;
   wire::Revision frame_revision() const;
-  Writes writes() const { return {writes_total, recent.newest()}; }
   Connection& current() { return s.connections.back(); }
   void Warn(std::string_view rule, uint64_t seq, std::string text);
 
@@ -133,13 +122,14 @@ class SessionModel::Impl {
   Facts facts;
   std::map<uint64_t, bool> resized;  // (device, BAR) that a RESIZE_BAR was granted for
   wire::RequestHeader last_request;
+  wire::RequestHeader autopsy_request;  // the proxy's own, and its call
+  uint64_t autopsy_seq = 0;
   bool any_request = false;
   bool last_was_error = false;  // the server's newest reply was one
   std::deque<Pending> pending;  // by sequence number
   uint64_t pending_forgotten = 0;
   std::vector<OpenBody> open_bodies;
   RecentWrites recent;
-  uint64_t writes_total = 0;
   // No MAP_BAR address, shifted or not, lies outside.
   uint64_t lowest_bar_word = UINT64_MAX;
   uint64_t highest_bar_word = 0;

@@ -1,5 +1,6 @@
 #include "decoder/report/bars_section.h"
 
+#include "decoder/model/words.h"
 #include "decoder/report/section_json.h"
 
 namespace tg::report {
@@ -47,97 +48,111 @@ std::string CommandText(uint16_t command) {
   return text;
 }
 
-// Field report B03: what the all-ones value makes of the architecture field.
-std::string BootRegisterNote(const model::AllOnes& t) {
-  if (t.name == "NV_PMC_BOOT_42") {
-    return "NV_PMC_BOOT_42 = 0xffffffff -> architecture 0x3f (63) is not a chip, it is an all-ones "
-           "read";
+// Of the AMD tables, or one that is known without; empty: none.
+std::string RegisterName(const model::Device& device, const model::LinkWatch& link,
+                         const wire::RequestHeader& header) {
+  if (device.vendor() != Vendor::kNvidia && header.bar == 5) {
+    const model::RegisterState* state = device.registers().Find(header.arg0);
+    if (state && state->named()) return std::string(state->name());
   }
-  return "";
+  const std::string name = link.RegisterName(header, true);
+  return name == model::TargetText(header) ? std::string() : name;
 }
 
-std::string TransitionText(const model::AllOnes& t) {
-  std::string name = t.name.empty() ? fmt::format("bar{}+{}", t.bar, Hex(t.address)) : t.name;
-  if (const std::string note = BootRegisterNote(t); !note.empty()) name = note + ";";
-  std::string text = name;
-  if (t.last_good) {
-    text += fmt::format(" last good at record {} ({}), all ones from record {} on",
-                        t.last_good.call, model::HexPadded(t.last_good_value, 8), t.first_bad.call);
-    if (t.writes_between.size() == 1) {
-      const model::PostedWrite& w = t.writes_between[0];
-      text += fmt::format("; only write in between: bar{}+{}", w.bar, Hex(w.offset));
-    } else if (!t.writes_between.empty()) {
-      const model::PostedWrite& w = t.writes_between.back();
-      text += fmt::format("; {} writes in between, the last: bar{}+{}", t.writes_between.size(),
-                          w.bar, Hex(w.offset));
-    } else {
+std::string TransitionText(const model::LinkWatch::OnesRegister& r, const std::string& name) {
+  std::string text = name.empty() ? model::TargetText(r.first.header) : name;
+  // Field report B03: what the all-ones value makes of the architecture field.
+  if (name == "NV_PMC_BOOT_42")
+    text += " = 0xffffffff -> architecture 0x3f (63) is not a chip, it is an all-ones read;";
+  if (r.good) {
+    text += fmt::format(" last good at record {} ({}), all ones from record {} on", r.good->seq,
+                        model::HexPadded(r.good->value, static_cast<int>(r.first.header.arg1) * 2),
+                        r.first.seq);
+    if (r.writes_between == 0) {
       text += "; no write in between";
+    } else if (!r.writes.empty()) {
+      const model::WriteSeen& w = r.writes.back();
+      text += r.writes_between == 1
+                  ? "; only write in between: "
+                  : fmt::format("; {} writes in between, the last: ", Thousands(r.writes_between));
+      text += model::TargetText(w.header);
     }
     // A jump, not noise: at least ten times and a millisecond.
-    if (t.bad_latency_ns >= 10 * t.good_latency_ns && t.bad_latency_ns >= 1'000'000) {
-      text += fmt::format("; reply time rose from {} to {}", Duration(t.good_latency_ns),
-                          Duration(t.bad_latency_ns));
+    if (r.first.latency_ns >= 10 * r.good->latency_ns && r.first.latency_ns >= 1'000'000) {
+      text += fmt::format("; reply time rose from {} to {}", Duration(r.good->latency_ns),
+                          Duration(r.first.latency_ns));
     }
   } else {
-    text += fmt::format(" never read as anything else (first at record {})", t.first_bad.call);
+    text += fmt::format(" never read as anything else (first at record {})", r.first.seq);
   }
-  if (t.good_again) text += fmt::format("; good again at record {}", t.good_again->call);
+  if (r.good_again) text += fmt::format("; good again at record {}", r.good_again);
   return text;
 }
 
-Json WriteJson(const model::PostedWrite& w) {
+Json WriteJson(const model::WriteSeen& w) {
   Json out;
-  out["seq"] = w.at.call;
-  out["bar"] = w.bar;
-  out["offset"] = w.offset;
-  out["size"] = w.size;
-  out["value"] = w.value;
+  out["seq"] = w.last_seq;
+  out["bar"] = w.header.bar;
+  out["offset"] = w.header.arg0;
+  out["size"] = w.header.arg1;
+  out["value"] = w.value_bytes > 0 ? Json(w.value) : Json(nullptr);
   return out;
 }
 
-Json LinkJson(const model::Device& device) {
-  constexpr const char* kKinds[] = {"ok", "device_gone", "memory_off", "bar_or_link",
-                                    "config_unknown"};
-  const model::Link& link = device.link();
+std::string_view LinkKind(const model::LinkWatch& link) {
+  switch (link.state()) {
+    case model::LinkState::kDeviceGone:
+      return "device_gone";
+    case model::LinkState::kMemoryOff:
+      return "memory_off";
+    case model::LinkState::kAllOnes:
+      return link.config_answers() ? "bar_or_link" : "config_unknown";
+    case model::LinkState::kAnswering:
+    case model::LinkState::kUnknown:
+      break;
+  }
+  return "ok";
+}
+
+Json LinkJson(const model::Device& device, const model::LinkWatch& link) {
   Json out;
-  out["verdict"] = kKinds[static_cast<int>(link.verdict())];
-  std::string text(model::LinkVerdictText(link.verdict()));
-  if (link.verdict() == model::LinkVerdict::kBarOrLink && device.bars().vendor_id() &&
-      device.bars().device_id()) {
-    text = fmt::format(
-        "PCI config still answers (0x{:04x}:0x{:04x}): BAR decode or link problem, "
-        "not a lost device",
-        *device.bars().vendor_id(), *device.bars().device_id());
+  const std::string_view kind = LinkKind(link);
+  out["verdict"] = kind;
+  if (kind != "ok") {
+    out["text"] = link.Conclusion();
+  } else if (link.ones_reads() == 0) {
+    out["text"] = "no register read as all ones";
+  } else {
+    out["text"] =
+        link.last_good_read() == 0
+            ? std::string("no register was read as anything else")
+            : fmt::format("registers answer, the newest at record {}", link.last_good_read());
   }
-  if (link.verdict() == model::LinkVerdict::kMemoryOff) {
-    text = fmt::format("command register {}: all ones expected",
-                       CommandText(*device.bars().command()));
-  }
-  out["text"] = text;
-  out["all_ones_reads"] = link.all_ones_reads();
+  out["all_ones_reads"] = link.ones_reads();
   out["transitions"] = Json::array();
-  for (const model::AllOnes& t : link.transitions()) {
+  for (const model::LinkWatch::OnesRegister& r : link.ones()) {
+    const std::string name = RegisterName(device, link, r.first.header);
     Json j;
-    j["bar"] = t.bar;
-    j["address"] = t.address;
-    j["register"] = TextOrNull(t.name);
-    j["count"] = t.count;
-    j["text"] = TransitionText(t);
-    if (t.last_good) {
-      j["last_good"]["seq"] = t.last_good.call;
-      j["last_good"]["t_ns"] = t.last_good.time_ns;
-      j["last_good"]["value"] = t.last_good_value;
+    j["bar"] = r.first.header.bar;
+    j["address"] = r.first.header.arg0;
+    j["register"] = TextOrNull(name);
+    j["count"] = r.count;
+    j["text"] = TransitionText(r, name);
+    if (r.good) {
+      j["last_good"]["seq"] = r.good->seq;
+      j["last_good"]["t_ns"] = r.good->time_ns;
+      j["last_good"]["value"] = r.good->value;
     } else {
       j["last_good"] = nullptr;
     }
-    j["first_bad"]["seq"] = t.first_bad.call;
-    j["first_bad"]["t_ns"] = t.first_bad.time_ns;
-    j["good_latency_ns"] = t.last_good ? Json(t.good_latency_ns) : Json(nullptr);
-    j["bad_latency_ns"] = t.bad_latency_ns;
+    j["first_bad"]["seq"] = r.first.seq;
+    j["first_bad"]["t_ns"] = r.first.time_ns;
+    j["good_again"] = r.good_again ? Json(r.good_again) : Json(nullptr);
+    j["good_latency_ns"] = r.good ? Json(r.good->latency_ns) : Json(nullptr);
+    j["bad_latency_ns"] = r.first.latency_ns;
     j["writes_between"] = Json::array();
-    for (const model::PostedWrite& w : t.writes_between) {
-      j["writes_between"].push_back(WriteJson(w));
-    }
+    for (const model::WriteSeen& w : r.writes) j["writes_between"].push_back(WriteJson(w));
+    j["writes_between_total"] = r.good ? Json(r.writes_between) : Json(nullptr);
     out["transitions"].push_back(std::move(j));
   }
   return out;
@@ -145,7 +160,7 @@ Json LinkJson(const model::Device& device) {
 
 }  // namespace
 
-Json BarsSectionJson(const model::Device& device) {
+Json BarsSectionJson(const model::Device& device, const model::LinkWatch& link) {
   const model::Bars& bars = device.bars();
   Json out;
   out["vendor"] = TextOrNull(VendorName(device.vendor()));
@@ -209,7 +224,7 @@ Json BarsSectionJson(const model::Device& device) {
     j["text"] = TextOrNull(reset.text);
     out["resets"].push_back(std::move(j));
   }
-  out["link"] = LinkJson(device);
+  out["link"] = LinkJson(device, link);
   return out;
 }
 
@@ -278,9 +293,9 @@ void BarsSectionText(const Json& bars, Output& out) {
   if (link["all_ones_reads"].get<uint64_t>() == 0) return;
   const bool bad = link["verdict"] != "ok";
   SectionRow(out, "link", out.Paint(bad ? Style::kBad : Style::kWarn, SectionText(link["text"])));
-  SectionRow(out, "",
-             fmt::format("{} register reads gave all ones",
-                         Thousands(link["all_ones_reads"].get<uint64_t>())));
+  SectionRow(
+      out, "",
+      model::Count(link["all_ones_reads"].get<uint64_t>(), "register read") + " gave all ones");
   size_t shown = 0;
   for (const Json& t : link["transitions"]) {
     if (++shown > 8) {

@@ -307,7 +307,6 @@ class Program {
     }
     FUZZ_CHECK(unnamed == d.registers().unnamed_accesses());
     d.boot().NextStart();
-    d.link().verdict();
     d.vram().Touched();
     if (d.discovery()) d.discovery()->Props();
   }

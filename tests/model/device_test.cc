@@ -49,7 +49,6 @@ TEST(Device, NothingObserved) {
   EXPECT_EQ(d.registers().Value("SCRATCH_REG7"), std::nullopt);
   EXPECT_TRUE(d.registers().map().assumed());
   EXPECT_EQ(d.boot().current(), nullptr);
-  EXPECT_EQ(d.link().verdict(), LinkVerdict::kUnknown);
 }
 
 TEST(Device, BarsAndDiscoveryByBulkRead) {
@@ -360,16 +359,17 @@ TEST(Link, NvidiaAllOnesWithHealthyConfig) {
   f.CfgRead(0, 4, 0x2b8510de);
   f.Read(0, 0xa00, 0xffffffff);
   EXPECT_EQ(f.device.vendor(), Vendor::kNvidia);
-  EXPECT_EQ(f.device.link().verdict(), LinkVerdict::kBarOrLink);
-  ASSERT_NE(f.device.link().first(), nullptr);
-  EXPECT_EQ(f.device.link().first()->name, "NV_PMC_BOOT_42");
-  EXPECT_FALSE(f.device.link().first()->last_good);
+  EXPECT_EQ(f.link().state(), LinkState::kAllOnes);
+  EXPECT_TRUE(f.link().config_answers());
+  ASSERT_EQ(f.link().ones().size(), 1u);
+  EXPECT_EQ(f.link().RegisterName(f.link().ones()[0].first.header, true), "NV_PMC_BOOT_42");
+  EXPECT_FALSE(f.link().ones()[0].good);
   f.CfgRead(4, 2, 0x0400);
-  EXPECT_EQ(f.device.link().verdict(), LinkVerdict::kMemoryOff);
+  EXPECT_EQ(f.link().state(), LinkState::kMemoryOff);
   f.CfgRead(4, 2, 0x0403);
-  EXPECT_EQ(f.device.link().verdict(), LinkVerdict::kBarOrLink);
+  EXPECT_EQ(f.link().state(), LinkState::kAllOnes);
   f.CfgRead(0, 4, 0xffffffff);
-  EXPECT_EQ(f.device.link().verdict(), LinkVerdict::kDeviceGone);
+  EXPECT_EQ(f.link().state(), LinkState::kDeviceGone);
 }
 
 // Field report B03, second input: the write after which BOOT_0 turned to all ones, and the latency.
@@ -381,24 +381,56 @@ TEST(Link, TransitionNamesTheWriteAndTheLatency) {
   const uint64_t good = f.call;
   f.Write(0, 0x1620, 1);
   for (int i = 0; i < 10; ++i) f.Read(0, 0, 0xffffffff, 4, 43'000'000);
-  ASSERT_EQ(f.device.link().transitions().size(), 1u);
-  const AllOnes& t = f.device.link().transitions()[0];
-  EXPECT_EQ(t.name, "NV_PMC_BOOT_0");
-  EXPECT_EQ(t.last_good.call, good);
-  EXPECT_EQ(t.last_good_value, 0x0e4040a2u);
-  EXPECT_EQ(t.first_bad.call, good + 2);
+  ASSERT_EQ(f.link().ones().size(), 1u);
+  const LinkWatch::OnesRegister& t = f.link().ones()[0];
+  EXPECT_EQ(f.link().RegisterName(t.first.header, true), "NV_PMC_BOOT_0");
+  ASSERT_TRUE(t.good);
+  EXPECT_EQ(t.good->seq, good);
+  EXPECT_EQ(t.good->value, 0x0e4040a2u);
+  EXPECT_EQ(t.good->latency_ns, 10'000u);
+  EXPECT_EQ(t.first.seq, good + 2);
+  EXPECT_EQ(t.first.latency_ns, 43'000'000u);
   EXPECT_EQ(t.count, 10u);
-  ASSERT_EQ(t.writes_between.size(), 1u);
-  EXPECT_EQ(t.writes_between[0].offset, 0x1620u);
-  EXPECT_EQ(t.good_latency_ns, 10'000u);
-  EXPECT_EQ(t.bad_latency_ns, 43'000'000u);
+  EXPECT_EQ(t.last_seq, good + 11);
+  EXPECT_EQ(t.writes_between, 1u);
+  ASSERT_EQ(t.writes.size(), 1u);
+  EXPECT_EQ(t.writes[0].header.arg0, 0x1620u);
+  EXPECT_EQ(t.good_again, 0u);
 }
 
 TEST(Link, AllOnesInVramDataAreNoSign) {
   Feeder f;
   Connected(f);
   f.Read(0, 0x5000, ~0ull, 8);
-  EXPECT_EQ(f.device.link().verdict(), LinkVerdict::kUnknown);
+  EXPECT_EQ(f.link().state(), LinkState::kAnswering);
+  EXPECT_EQ(f.link().ones_reads(), 0u);
+}
+
+// One register may hold all ones for reasons of its own: while others answer, the link is fine.
+TEST(Link, OneRegisterOfOnesAmongOthersThatAnswer) {
+  Feeder f;
+  Connected(f);
+  f.R("regSCRATCH_REG0", 1);
+  f.Read(5, 0x1a004, 0xffffffff);
+  const uint64_t ones = f.call;
+  EXPECT_EQ(f.link().state(), LinkState::kAllOnes);
+  f.R("regSCRATCH_REG0", 2);
+  EXPECT_EQ(f.link().state(), LinkState::kAnswering);
+  EXPECT_EQ(f.link().last_good_read(), ones + 1);
+  ASSERT_EQ(f.link().ones().size(), 1u);
+  EXPECT_EQ(f.link().ones()[0].good_again, 0u);
+  f.Read(5, 0x1a004, 3);
+  EXPECT_EQ(f.link().ones()[0].good_again, ones + 2);
+}
+
+// What was written as all ones reads so.
+TEST(Link, MasksThatReadBackAsWritten) {
+  Feeder f;
+  Connected(f);
+  f.Write(5, 0x1a004, 0xffffffff);
+  for (int i = 0; i < 20; ++i) f.Read(5, 0x1a004, 0xffffffff);
+  EXPECT_EQ(f.link().state(), LinkState::kAnswering);
+  EXPECT_TRUE(f.link().ones().empty());
 }
 
 TEST(Faults, StatusAddressAndClear) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "decoder/model/device.h"
+#include "decoder/model/session.h"
 #include "schemas/trace/trace.pb.h"
 #include "schemas/wire/bytes.h"
 
@@ -19,9 +20,14 @@ class Feeder {
   explicit Feeder(DeviceOptions options = {}) : device(options) {}
   virtual ~Feeder() = default;
   // Where each record goes; the device is fed in any case, since names are looked up in its map.
-  virtual void Emit(const trace::Record& record) { device.Feed(record); }
+  virtual void Emit(const trace::Record& record) {
+    session.Add(record);
+    device.Feed(record);
+  }
+  const LinkWatch& link() const { return session.session().link; }
 
   Device device;
+  SessionModel session;
   uint64_t call = 0;
   uint64_t now_ns = 0;
   uint64_t step_ns = 10'000;

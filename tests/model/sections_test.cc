@@ -28,7 +28,7 @@ std::string Text(F&& render) {
 }
 
 std::string BarsOf(const Feeder& f) {
-  const Json json = BarsSectionJson(f.device);
+  const Json json = BarsSectionJson(f.device, f.link());
   return Text([&](Output& out) { BarsSectionText(json, out); });
 }
 std::string BootOf(const Feeder& f, bool full = false) {
@@ -38,7 +38,7 @@ std::string BootOf(const Feeder& f, bool full = false) {
 
 TEST(Sections, NothingObservedIsSaidAndNotZero) {
   Feeder f;
-  const Json bars = BarsSectionJson(f.device);
+  const Json bars = BarsSectionJson(f.device, f.link());
   EXPECT_TRUE(bars["vendor"].is_null());
   EXPECT_TRUE(bars["command"].is_null());
   EXPECT_TRUE(bars["vram_size"].is_null());
@@ -67,7 +67,7 @@ TEST(Sections, NvidiaAllOnes) {
                         "it is an all-ones read"));
   EXPECT_THAT(text, HasSubstr("PCI config still answers (0x10de:0x2b85): BAR decode or link "
                               "problem, not a lost device"));
-  EXPECT_EQ(BarsSectionJson(f.device)["link"]["verdict"], "bar_or_link");
+  EXPECT_EQ(BarsSectionJson(f.device, f.link())["link"]["verdict"], "bar_or_link");
   f.CfgRead(4, 2, 0x0007);
   EXPECT_THAT(BarsOf(f), HasSubstr("0x0007: memory on, bus master on"));
   f.CfgRead(4, 2, 0x0403);
@@ -128,7 +128,7 @@ TEST(Sections, OlderAmAndAllOnes) {
   ones.Connect();
   ones.Read(5, 0x3011c, 0xffffffff);
   EXPECT_THAT(BootOf(ones), Not(HasSubstr("unknown version")));
-  EXPECT_EQ(BarsSectionJson(ones.device)["link"]["verdict"], "config_unknown");
+  EXPECT_EQ(BarsSectionJson(ones.device, ones.link())["link"]["verdict"], "config_unknown");
 }
 
 // B09: SMU message 0x1a, a thousand polls of zero.
