@@ -208,6 +208,15 @@ void Device::Impl::OnRole(const RegisterAccess& access) {
 void Device::Impl::LookForDiscovery(const MemoryAccess& access) {
   if (access.write || access.data.size() < 4) return;
   const auto first = LoadLe<uint32_t>(access.data.data());
+  // Where the driver looks for the table; what stands there instead is why it stops.
+  const bool in_place = vram_size_ && access.offset == *vram_size_ - amd::kDiscoveryFromEnd &&
+                        (access.via == Via::kVramWindow || access.size >= 0x100);
+  if (in_place && first != amd::kDiscoverySignature) {
+    Warn("discovery", access.at.call,
+         "no discovery table at VRAM " + DeviceHex(access.offset) + ": " + DeviceHex(first) +
+             " where its signature " + DeviceHex(amd::kDiscoverySignature) +
+             " belongs; the client fails with \"discovery signatures mismatch\"");
+  }
   if (access.via == Via::kVramWindow) {
     if (first == amd::kDiscoverySignature && access.offset % 0x1000 == 0) {
       window_table_ = access.offset;

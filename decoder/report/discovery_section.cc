@@ -106,9 +106,12 @@ Json DiscoverySectionJson(const model::Device& device) {
   out["source"] = source ? Json(source) : Json(nullptr);
   out["seq"] = SeqOrNull(device.discovery_at());
   out["t_ns"] = TimeOrNull(device.discovery_at());
-  out["assumed"] = device.registers().map().assumed();
-  out["assumed_gc"] =
-      device.registers().map().assumed() ? Json(amd::ToString(device.gc())) : Json(nullptr);
+  // Other cards have neither the table nor these registers.
+  const bool other = !discovery && (device.vendor() == model::Vendor::kNvidia ||
+                                    device.vendor() == model::Vendor::kOther);
+  const bool assumed = !other && device.registers().map().assumed();
+  out["assumed"] = assumed;
+  out["assumed_gc"] = assumed ? Json(amd::ToString(device.gc())) : Json(nullptr);
   out["device"] = DeviceJson(device);
   out["ips"] = IpsJson(device);
   if (!discovery) return out;
@@ -151,6 +154,11 @@ Json DiscoverySectionJson(const model::Device& device) {
 void DiscoverySectionText(const Json& d, Output& out, bool full) {
   out.Heading("Card");
   if (d["source"].is_null()) {
+    if (!d["assumed"].get<bool>()) {
+      SectionRow(out, "discovery", "not an AMD card: it has no such table");
+      SectionRow(out, "names", "none");
+      return;
+    }
     SectionRow(out, "discovery", "table not observed");
     SectionRow(out, "names",
                fmt::format("assumed gfx11/12 bases, register tables of gc {}",
@@ -210,9 +218,9 @@ void DiscoverySectionText(const Json& d, Output& out, bool full) {
     std::string name = SectionText(ip["name"]);
     if (full) name += fmt::format("[{}]", ip["instance"].get<uint32_t>());
     std::string text = fmt::format("{:<8}", SectionText(ip["version"]));
-    text += ip["registers"].is_null()
-                ? "  no register names"
-                : fmt::format("  names of {:<12}", SectionText(ip["registers"]));
+    text += fmt::format("  {:<21}", ip["registers"].is_null()
+                                        ? "no register names"
+                                        : "names of " + SectionText(ip["registers"]));
     if (ip["harvested"].get<bool>()) text += "  harvested";
     text += "  bases" + bases;
     SectionRow(out, name, text);

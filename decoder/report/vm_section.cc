@@ -55,6 +55,12 @@ std::string EntryText(amd::PteFormat format, int level, uint64_t raw) {
   return raw == 0 ? "empty" : amd::DescribePte(format, amd::DecodePte(format, level, raw));
 }
 
+// The tables of other cards look different.
+bool Decoded(const model::Device& device) {
+  return device.vendor() != model::Vendor::kNvidia && device.vendor() != model::Vendor::kOther;
+}
+constexpr std::string_view kNotDecoded = "page tables of this card are not decoded (AMD only)";
+
 std::string_view OriginName(model::Origin origin) {
   constexpr std::string_view kNames[] = {"not observed", "written by the client",
                                          "read by the client", "in a snapshot",
@@ -78,7 +84,8 @@ Result<uint64_t> ParseAddress(const std::string& text) {
 Json VmMapJson(const model::Device& device, size_t limit) {
   const model::Gpuvm& vm = device.gpuvm();
   Json out;
-  out["format"] = amd::PteFormatName(vm.format());
+  out["decoded"] = Decoded(device);
+  out["format"] = Decoded(device) ? Json(amd::PteFormatName(vm.format())) : Json(nullptr);
   out["format_assumed"] = vm.format_assumed();
   out["root"] = vm.root();
   out["root_assumed"] = vm.root_assumed();
@@ -120,6 +127,10 @@ Json VmMapJson(const model::Device& device, size_t limit) {
 
 void VmMapText(const Json& map, Output& out) {
   out.Heading("Address space");
+  if (!map["decoded"].get<bool>()) {
+    SectionRow(out, "format", kNotDecoded);
+    return;
+  }
   SectionRow(out, "format",
              SectionText(map["format"]) + (map["format_assumed"].get<bool>() ? " (assumed)" : ""));
   SectionRow(out, "root table",
@@ -130,10 +141,8 @@ void VmMapText(const Json& map, Output& out) {
   SectionRow(out, "mapped",
              fmt::format("{} in {} ranges, {} tables", Bytes(map["mapped_bytes"].get<uint64_t>()),
                          map["mappings"].size(), map["tables"].get<uint64_t>()));
-  if (map["unseen_tables"].get<uint64_t>() > 0) {
-    SectionRow(out, "",
-               fmt::format("{} tables are pointed at, but their entries were not observed",
-                           map["unseen_tables"].get<uint64_t>()));
+  if (const uint64_t unseen = map["unseen_tables"].get<uint64_t>(); unseen > 0) {
+    SectionRow(out, "", "entries of " + model::Count(unseen, "table") + " were not observed");
   }
   if (const Json& circular = map["circular"]; !circular.is_null()) {
     SectionRow(out, "circular",
@@ -158,11 +167,11 @@ void VmMapText(const Json& map, Output& out) {
 
 Json VmWalkJson(const model::Device& device, uint64_t va) {
   const model::Gpuvm& vm = device.gpuvm();
-  const model::Walk walk = vm.WalkVa(va);
+  const model::Walk walk = Decoded(device) ? vm.WalkVa(va) : model::Walk();
   Json out;
   out["va"] = va;
-  out["end"] = model::WalkEndText(walk.end);
-  out["format"] = amd::PteFormatName(vm.format());
+  out["end"] = Decoded(device) ? model::WalkEndText(walk.end) : kNotDecoded;
+  out["format"] = Decoded(device) ? Json(amd::PteFormatName(vm.format())) : Json(nullptr);
   out["root_assumed"] = vm.root_assumed();
   out["levels"] = Json::array();
   for (int i = 0; i < walk.depth; ++i) {
@@ -178,7 +187,7 @@ Json VmWalkJson(const model::Device& device, uint64_t va) {
     out["levels"].push_back(std::move(j));
   }
   out["target"] = TargetJson(device, walk.target);
-  const auto word = vm.U64(va);
+  const auto word = Decoded(device) ? vm.U64(va) : std::nullopt;
   out["u64"] = OrNull(word);
   return out;
 }

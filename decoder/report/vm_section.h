@@ -12,7 +12,7 @@
 namespace tg::report {
 
 // `vm map`:
-//   {format, format_assumed, root, root_assumed, va_start, mc_base, xgmi_base, tables,
+//   {decoded, format, format_assumed, root, root_assumed, va_start, mc_base, xgmi_base, tables,
 //    unseen_tables, truncated, circular {entries, table, seq}, mapped_bytes, mappings[{va, size,
 //    kind, address, region, region_offset, page_size, flags, text, entries, first_seq, last_seq}]}
 Json VmMapJson(const model::Device& device, size_t limit = 100000);

@@ -1,5 +1,6 @@
 #include "decoder/model/device.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/amd/discovery_binary.h"
@@ -350,6 +351,35 @@ TEST(Device, FreshRegionHoldsItsAddressTable) {
   EXPECT_EQ(f.device.warnings().back().rule, "snapshot");
   f.Connect();  // TinyGPU.app frees the regions of a client that left
   EXPECT_TRUE(f.device.sysmem().regions().empty());
+}
+
+// amdev.py asserts the signature; without the warning the trace just stops there.
+TEST(Device, NoDiscoveryTableWhereTheDriverLooksForIt) {
+  Feeder bulk;
+  Connected(bulk);
+  bulk.Read(0, kVram - 0x10000, std::vector<uint8_t>(0x2800));
+  ASSERT_EQ(bulk.device.warnings().size(), 1u);
+  EXPECT_EQ(bulk.device.warnings()[0].rule, "discovery");
+  EXPECT_EQ(bulk.device.warnings()[0].call, bulk.call);
+  EXPECT_EQ(bulk.device.warnings()[0].text,
+            "no discovery table at VRAM 0x3ffff0000: 0x0 where its signature 0x28211407 belongs; "
+            "the client fails with \"discovery signatures mismatch\"");
+
+  Feeder window;
+  Connected(window, 256 << 20);
+  for (uint64_t at = kVram - 0x10000; at < kVram - 0x10000 + 0x20; at += 4) {
+    window.Write(5, 0x18, at >> 31);
+    window.Write(5, 0, (at & 0x7fffffff) | 0x80000000);
+    window.Read(5, 4, 0xffffffff);
+  }
+  ASSERT_EQ(window.device.warnings().size(), 1u);
+  EXPECT_THAT(window.device.warnings()[0].text,
+              ::testing::StartsWith("no discovery table at VRAM 0x3ffff0000: 0xffffffff where"));
+
+  Feeder good;
+  Connected(good);
+  Discover(good);
+  EXPECT_TRUE(good.device.warnings().empty());
 }
 
 // Field report B03: NVIDIA, registers all ones while configuration answers.

@@ -76,6 +76,18 @@ TEST(Sections, NvidiaAllOnes) {
   EXPECT_THAT(BarsOf(f), HasSubstr("all ones expected"));
   EXPECT_EQ(ScratchJson(f.device)["meaning"], "no scratch convention");
   EXPECT_THAT(BootOf(f), HasSubstr("no scratch convention"));
+  // No names, no tables are made up for it.
+  const Json discovery = DiscoverySectionJson(f.device);
+  EXPECT_EQ(discovery["assumed_gc"], nullptr);
+  EXPECT_THAT(Text([&](Output& out) { DiscoverySectionText(discovery, out, true); }),
+              Not(HasSubstr("gfx11")));
+  const Json map = VmMapJson(f.device);
+  EXPECT_EQ(map["format"], nullptr);
+  EXPECT_THAT(Text([&](Output& out) { VmMapText(map, out); }),
+              HasSubstr("page tables of this card are not decoded"));
+  const Json walk = VmWalkJson(f.device, 0x200000000000);
+  EXPECT_THAT(Text([&](Output& out) { VmWalkText(walk, out); }),
+              HasSubstr("page tables of this card are not decoded"));
   RegsOptions unknown;
   unknown.unknown_only = true;
   f.Read(0, 0x1620, 5);
