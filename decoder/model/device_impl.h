@@ -59,7 +59,8 @@ class Device::Impl {
 
   explicit Impl(DeviceOptions options)
       : options_(options),
-        vram_(options.max_shadow_bytes),
+        budget_{.limit = 2 * options.max_shadow_bytes},
+        vram_(options.max_shadow_bytes, &budget_),
         gpuvm_(vram_, sysmem_),
         psp_(vram_) {
     if (options_.dev) dev_ = *options_.dev;
@@ -135,6 +136,7 @@ class Device::Impl {
   std::deque<Pending> pending_;
   std::map<uint64_t, Stream> streams_;
 
+  ShadowBudget budget_;  // of vram_, bar_shadows_, sysmem_
   Bars bars_;
   Registers registers_;
   Shadow vram_;

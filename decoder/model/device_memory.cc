@@ -46,7 +46,7 @@ void Device::Impl::OnChunk(const pb::BodyChunk& chunk, Stamp at) {
 void Device::Impl::OnRegion(const pb::SysmemRegion& region, Stamp at) {
   Region* added = sysmem_.FindMutable(region.index());
   if (!added || added->mapped != at || added->connection != connection_) {
-    added = sysmem_.Add(region.index(), options_.max_shadow_bytes);
+    added = sysmem_.Add(region.index(), options_.max_shadow_bytes, &budget_);
   }
   if (!added) return;
   added->connection = connection_;
@@ -146,7 +146,7 @@ void Device::Impl::MapSysmem(const Call& call, const trace::ReplyView& reply) {
   Region* region = sysmem_.FindMutable(index);
   // The proxy's own packet about it may have come first.
   if (!region || region->mapped != call.at || region->connection != connection_) {
-    region = sysmem_.Add(index, options_.max_shadow_bytes);
+    region = sysmem_.Add(index, options_.max_shadow_bytes, &budget_);
   }
   if (!region) {
     Warn("regions", call.at.call, "more regions than can be followed");
@@ -180,7 +180,7 @@ void Device::Impl::OnSysmem(const Call& call, const trace::BodyView& body, bool 
   Region* region = sysmem_.FindMutable(header.bar);
   if (!region) {
     // A TCP server's handles outlive a client: the trace may begin after the mapping.
-    region = sysmem_.Add(header.bar, options_.max_shadow_bytes);
+    region = sysmem_.Add(header.bar, options_.max_shadow_bytes, &budget_);
     if (!region) return;
     region->connection = connection_;
     region->problem = "mapped before this trace began";
@@ -293,7 +293,7 @@ void Device::Impl::BarAccess(const Call& call, const trace::BodyView& body, bool
   auto shadow = bar_shadows_.find(header.bar);
   if (shadow == bar_shadows_.end()) {
     if (bar_shadows_.size() >= 8) return;
-    shadow = bar_shadows_.emplace(header.bar, Shadow(options_.max_shadow_bytes)).first;
+    shadow = bar_shadows_.emplace(header.bar, Shadow(options_.max_shadow_bytes, &budget_)).first;
   }
   const Provenance by{write ? Origin::kWrite : Origin::kRead, call.last.call};
   if (write && body.all_zero) {

@@ -54,8 +54,8 @@ struct RegisterState {
   uint32_t value = 0;      // the latest seen, read or written
   uint64_t reads = 0;      // answered ones, folded ones included
   uint64_t writes = 0;
-  Sample last_read;              // valid if reads > 0
-  Sample last_write;             // valid if writes > 0
+  Sample last_read;   // valid if reads > 0
+  Sample last_write;  // valid if writes > 0
   Stamp first;
   History history;
 
@@ -105,7 +105,8 @@ class Registers {
 
  private:
   void Resolve(RegisterState& state) const;
-  static constexpr size_t kMaxRegisters = 1u << 20;
+  // All of a BAR of 1 MiB, and as many behind windows as a card of eight dies has.
+  static constexpr size_t kMaxRegisters = (1u << 18) + (1u << 15);
 
   // Takes a millisecond to make, so that what is assumed is made once for all devices.
   struct Names {

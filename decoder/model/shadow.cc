@@ -7,6 +7,7 @@ namespace tg::model {
 namespace {
 
 constexpr uint64_t kPage = Shadow::kPage;
+constexpr size_t kMaxExtents = 1u << 20;
 
 // Last byte of [offset, offset + size), cut at 2^64; size > 0.
 uint64_t LastByte(uint64_t offset, uint64_t size) {
@@ -49,10 +50,11 @@ const Shadow::Extent* Shadow::ExtentAt(uint64_t offset) const {
   return after->second.last >= offset ? &after->second : nullptr;
 }
 
-// The page, taking over what extents say of it.
-Shadow::Page& Shadow::MakePage(uint64_t number) {
-  if (number == cached_number_ && cached_) return const_cast<Page&>(*cached_);
-  if (const Page* found = FindPage(number)) return const_cast<Page&>(*found);
+// The page, taking over what extents say of it; nullptr: there is no memory for it.
+Shadow::Page* Shadow::MakePage(uint64_t number) {
+  if (number == cached_number_ && cached_) return const_cast<Page*>(cached_);
+  if (const Page* found = FindPage(number)) return const_cast<Page*>(found);
+  if (!Take(kPageCost)) return nullptr;
   uint32_t position = static_cast<uint32_t>(pages_.size());
   if (free_.empty()) {
     pages_.emplace_back();
@@ -76,7 +78,7 @@ Shadow::Page& Shadow::MakePage(uint64_t number) {
       if (!extent->second.zeros) {
         page.known = std::make_unique<std::array<uint64_t, kPage / 64>>();
       }
-      return page;
+      return &page;
     }
     if (!any) page.known = std::make_unique<std::array<uint64_t, kPage / 64>>();
     any = true;
@@ -86,25 +88,42 @@ Shadow::Page& Shadow::MakePage(uint64_t number) {
     if (extent->second.zeros) SetKnown(page, begin, end, true);
   }
   if (!any) page.known = std::make_unique<std::array<uint64_t, kPage / 64>>();
-  return page;
+  return &page;
+}
+
+// What was to be put into a page that cannot be made. Nothing older may speak for it either.
+void Shadow::Drop(uint64_t number, uint64_t bytes) {
+  dropped_bytes_ += bytes;
+  BoundExtents();
+  CutExtents(number * kPage, number * kPage + (kPage - 1));
 }
 
 bool Shadow::GiveData(Page& page) {
   if (page.data) return true;
-  if (data_bytes_ + kPage > max_bytes_) return false;
+  if (data_bytes_ + kPage > max_bytes_ || !Take(kPage)) return false;
   page.data = std::make_unique<std::array<uint8_t, kPage>>();
   data_bytes_ += kPage;
   return true;
 }
 
+void Shadow::DropTags(Page& page) {
+  if (!page.tags) return;
+  page.tags.reset();
+  held_.Give(kTagsCost);
+}
+
 void Shadow::SetTags(Page& page, size_t begin, size_t end, Tag tag) {
   if (begin == 0 && end == kPage) {
-    page.tags.reset();
+    DropTags(page);
     page.tag = tag;
     return;
   }
   if (!page.tags) {
     if (page.tag == tag) return;
+    if (!Take(kTagsCost)) {
+      page.tag = tag;
+      return;
+    }
     page.tags = std::make_unique<std::array<Tag, kPage / 8>>();
     page.tags->fill(page.tag);
   }
@@ -130,7 +149,9 @@ void Shadow::SetKnown(Page& page, size_t begin, size_t end, bool known) {
 
 void Shadow::StoreInPage(uint64_t number, size_t begin, std::span<const uint8_t> data, Tag tag,
                          bool observe) {
-  Page& page = MakePage(number);
+  Page* const made = MakePage(number);
+  if (!made) return Drop(number, data.size());
+  Page& page = *made;
   const size_t end = begin + data.size();
   if (observe) {
     // Bytes that were known and are the same keep their origin.
@@ -184,6 +205,11 @@ void Shadow::Observe(uint64_t offset, std::span<const uint8_t> data, Provenance 
   Store(offset, data, Pack(by), true);
 }
 
+// So many pieces are no driver's: all of them are as if never observed.
+void Shadow::BoundExtents() {
+  if (extents_.size() >= kMaxExtents) extents_.clear();
+}
+
 // Removes what extents say of [first, last].
 void Shadow::CutExtents(uint64_t first, uint64_t last) {
   auto at = extents_.upper_bound(first);
@@ -213,19 +239,27 @@ void Shadow::CutExtents(uint64_t first, uint64_t last) {
 void Shadow::ForgetPage(uint64_t number) {
   const uint32_t position = index_.Find(number);
   if (position == FlatIndex::kNone) return;
-  if (pages_[position].data) data_bytes_ -= kPage;
+  if (pages_[position].data) {
+    data_bytes_ -= kPage;
+    held_.Give(kPage);
+  }
+  DropTags(pages_[position]);
+  held_.Give(kPageCost);
   pages_[position] = Page();
   index_.Erase(number);
   free_.push_back(position);
 }
 
 void Shadow::FillInPage(uint64_t number, size_t begin, size_t end, bool zeros, Tag tag) {
-  Page& page = MakePage(number);
+  Page* const made = MakePage(number);
+  if (!made) return Drop(number, end - begin);
+  Page& page = *made;
   SetTags(page, begin, end, tag);
   if (begin == 0 && end == kPage) {
     if (page.data) {
       page.data.reset();
       data_bytes_ -= kPage;
+      held_.Give(kPage);
     }
   } else if (page.data) {
     std::memset(page.data->data() + begin, 0, end - begin);
@@ -267,6 +301,7 @@ void Shadow::Fill(uint64_t offset, uint64_t size, bool zeros, Tag tag) {
   const uint64_t first_byte = whole_first * kPage;
   const uint64_t last_byte = (whole_end - 1) * kPage + (kPage - 1);
   CutExtents(first_byte, last_byte);
+  BoundExtents();
   extents_[first_byte] = {last_byte, zeros, tag};
 }
 

@@ -4,6 +4,9 @@
 // Memory is in proportion to what was touched, not to the trace: 4 KiB pages that hold data only if
 // it is not all zeros, and one entry for a large fill or a write whose content the trace did not
 // keep. Beyond `max_bytes` of data, newer content is dropped and the range marked as not known.
+// A page costs twice its size once it has many writers, and a hostile trace makes a page with each
+// 30 bytes: so pages and their bookkeeping are counted as well, against a budget that all memory of
+// a device shares. Beyond it, pages share one origin, then new ones are "never observed".
 #pragma once
 
 #include <array>
@@ -13,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "decoder/model/flat_index.h"
@@ -33,10 +37,17 @@ struct Provenance {
   uint64_t call = 0;
 };
 
+// What all shadows of a device may hold, data and bookkeeping. Must outlive them.
+struct ShadowBudget {
+  uint64_t limit = UINT64_MAX;
+  uint64_t used = 0;
+};
+
 class Shadow {
  public:
   Shadow() = default;
-  explicit Shadow(uint64_t max_bytes) : max_bytes_(max_bytes) {}
+  explicit Shadow(uint64_t max_bytes, ShadowBudget* budget = nullptr)
+      : max_bytes_(max_bytes), held_(budget) {}
 
   // Offsets past 2^64 are cut off.
   void Write(uint64_t offset, std::span<const uint8_t> data, Provenance by);
@@ -61,6 +72,7 @@ class Shadow {
   // Pages touched in some way, merged, in order; at most `limit` ranges.
   std::vector<Range> Touched(size_t limit = 1000) const;
   uint64_t data_bytes() const { return data_bytes_; }        // stored
+  uint64_t held_bytes() const { return held_.bytes(); }      // with bookkeeping
   uint64_t dropped_bytes() const { return dropped_bytes_; }  // not stored: over max_bytes
 
   static constexpr uint64_t kPage = 4096;
@@ -82,8 +94,50 @@ class Shadow {
   static Tag Pack(Provenance by) { return by.call << 3 | static_cast<uint64_t>(by.origin); }
   static Provenance Unpack(Tag tag) { return {static_cast<Origin>(tag & 7), tag >> 3}; }
 
+  // What was taken from the budget goes back with it.
+  class Held {
+   public:
+    Held() = default;
+    explicit Held(ShadowBudget* budget) : budget_(budget) {}
+    Held(Held&& other) noexcept
+        : budget_(std::exchange(other.budget_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+    Held& operator=(Held&& other) noexcept {
+      if (budget_) budget_->used -= bytes_;
+      budget_ = std::exchange(other.budget_, nullptr);
+      bytes_ = std::exchange(other.bytes_, 0);
+      return *this;
+    }
+    ~Held() {
+      if (budget_) budget_->used -= bytes_;
+    }
+    bool Take(uint64_t bytes, uint64_t own_limit) {
+      if (bytes_ + bytes > own_limit) return false;
+      if (budget_) {
+        if (budget_->used + bytes > budget_->limit) return false;
+        budget_->used += bytes;
+      }
+      bytes_ += bytes;
+      return true;
+    }
+    void Give(uint64_t bytes) {
+      bytes_ -= bytes;
+      if (budget_) budget_->used -= bytes;
+    }
+    uint64_t bytes() const { return bytes_; }
+
+   private:
+    ShadowBudget* budget_ = nullptr;
+    uint64_t bytes_ = 0;
+  };
+  // A page without data and tags: itself, its bits, its place in the index.
+  static constexpr uint64_t kPageCost = kPage / 8 + 128;
+  static constexpr uint64_t kTagsCost = kPage / 8 * sizeof(Tag);
+  bool Take(uint64_t bytes) { return held_.Take(bytes, 3 * max_bytes_); }
+
   const Page* FindPage(uint64_t number) const;
-  Page& MakePage(uint64_t number);
+  Page* MakePage(uint64_t number);
+  void Drop(uint64_t number, uint64_t bytes);
+  void DropTags(Page& page);
   bool GiveData(Page& page);
   void ForgetPage(uint64_t number);
   void Store(uint64_t offset, std::span<const uint8_t> data, Tag tag, bool observe);
@@ -92,6 +146,7 @@ class Shadow {
   void FillInPage(uint64_t number, size_t begin, size_t end, bool zeros, Tag tag);
   void Fill(uint64_t offset, uint64_t size, bool zeros, Tag tag);
   void CutExtents(uint64_t first, uint64_t last);
+  void BoundExtents();
   const Extent* ExtentAt(uint64_t offset) const;
   void SetTags(Page& page, size_t begin, size_t end, Tag tag);
   void SetKnown(Page& page, size_t begin, size_t end, bool known);
@@ -99,6 +154,7 @@ class Shadow {
   uint64_t max_bytes_ = 512ull << 20;
   uint64_t data_bytes_ = 0;
   uint64_t dropped_bytes_ = 0;
+  Held held_;
   FlatIndex index_;         // page number -> position in pages_
   std::deque<Page> pages_;  // a deque: pages stay where they are
   std::vector<uint32_t> free_;

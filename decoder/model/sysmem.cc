@@ -29,15 +29,17 @@ uint64_t Sysmem::asked_bytes() const {
   return bytes;
 }
 
-Region* Sysmem::Add(uint32_t index, uint64_t max_shadow) {
+Region* Sysmem::Add(uint32_t index, uint64_t max_shadow, ShadowBudget* budget) {
   if (!regions_.contains(index) && regions_.size() >= kMaxRegions) return nullptr;
-  for (auto segment = segments_.begin(); segment != segments_.end();) {
-    segment = segment->second.region == index ? segments_.erase(segment) : std::next(segment);
-  }
   Region& region = regions_[index];
+  // The ranges it had, where no newer region took them over.
+  for (const DmaRange& range : region.ranges) {
+    const auto segment = segments_.find(range.address);
+    if (segment != segments_.end() && segment->second.region == index) segments_.erase(segment);
+  }
   region = Region{};
   region.index = index;
-  region.shadow = Shadow(max_shadow);
+  region.shadow = Shadow(max_shadow, budget);
   return &region;
 }
 

@@ -63,7 +63,7 @@ class Sysmem {
   const std::vector<Refusal>& refusals() const { return refusals_; }
 
   // ---- for the device that feeds it ----
-  Region* Add(uint32_t index, uint64_t max_shadow);
+  Region* Add(uint32_t index, uint64_t max_shadow, ShadowBudget* budget = nullptr);
   Region* FindMutable(uint32_t index);
   void SetRanges(Region& region, std::vector<DmaRange> ranges);
   void Refuse(Refusal refusal);

@@ -160,7 +160,7 @@ void CopiesText(const Json& copies, Output& out) {
   } else if (not_done["copies"].get<uint64_t>() > 0) {
     out.Line(
         out.Paint(Style::kWarn,
-                  fmt::format("  not known to be done: the last {}, {}: from the read pointer on",
+                  fmt::format("  not known to be done: {} of them, {}, from the read pointer on",
                               model::Thousands(not_done["copies"].get<uint64_t>()),
                               model::Bytes(not_done["bytes"].get<uint64_t>()))));
   }

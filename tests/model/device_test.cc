@@ -440,11 +440,11 @@ TEST(Link, AllOnesInVramDataAreNoSign) {
 TEST(Link, OneRegisterOfOnesAmongOthersThatAnswer) {
   Feeder f;
   Connected(f);
-  f.R("regSCRATCH_REG0", 1);
+  f.R("regSCRATCH_REG7", 1);
   f.Read(5, 0x1a004, 0xffffffff);
   const uint64_t ones = f.call;
   EXPECT_EQ(f.link().state(), LinkState::kAllOnes);
-  f.R("regSCRATCH_REG0", 2);
+  f.R("regSCRATCH_REG7", 2);
   EXPECT_EQ(f.link().state(), LinkState::kAnswering);
   EXPECT_EQ(f.link().last_good_read(), ones + 1);
   ASSERT_EQ(f.link().ones().size(), 1u);

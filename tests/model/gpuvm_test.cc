@@ -125,12 +125,16 @@ TEST(Gpuvm, ReadThroughTheTables) {
   EXPECT_EQ(t.device.gpuvm().U32(kVa + 0x2000), std::nullopt);
 }
 
-TEST(Gpuvm, CyclicTablesAreBounded) {
+TEST(Gpuvm, TablesSharedByAllEntriesAreBounded) {
   Tables t;
-  // Every entry of the root points at the root.
-  std::vector<uint8_t> table(0x1000);
-  for (size_t i = 0; i < 512; ++i) StoreLe<uint64_t>(table.data() + i * 8, 0x1);
-  t.Write(0, 0, table);
+  // Every entry of a level points at the one table of the next: 512^4 pages.
+  for (uint64_t level = 0; level < 4; ++level) {
+    std::vector<uint8_t> table(0x1000);
+    const uint64_t entry = (level + 1) * 0x1000 + 1;
+    for (size_t i = 0; i < 512; ++i) StoreLe<uint64_t>(table.data() + i * 8, entry);
+    t.Write(0, level * 0x1000, table);
+  }
+  EXPECT_FALSE(t.device.gpuvm().FindCycle());
   const auto list = t.device.gpuvm().Mappings(1000);
   EXPECT_TRUE(list.truncated);
   EXPECT_LE(list.mappings.size(), 1000u);

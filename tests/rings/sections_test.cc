@@ -161,7 +161,7 @@ TEST_F(RingsSection, Copies) {
   // It stands behind the packet that the engine waits at.
   EXPECT_EQ(copies["not_done"]["copies"], 1);
   EXPECT_EQ(copies["not_done"]["bytes"], 4096);
-  EXPECT_THAT(out.text(), HasSubstr("not known to be done: the last 1, 4.0 KiB"));
+  EXPECT_THAT(out.text(), HasSubstr("not known to be done: 1 of them, 4.0 KiB"));
   EXPECT_THAT(out.text(), Not(HasSubstr("none observed")));
 }
 
