@@ -26,8 +26,9 @@ bool Good(const trace::ReplyView& reply) {
 }  // namespace
 
 void ReadWatch::End() {
+  if (run_.reads == 0) return;
   const bool sysmem = run_.header.command == static_cast<uint8_t>(wire::Command::kSysmemRead);
-  if (run_.reads > 0 && sysmem && run_.duration_ns() >= kLong) ended_ = run_;
+  if (sysmem && run_.duration_ns() >= kLong) ended_ = run_;
   run_ = {};
 }
 

@@ -66,12 +66,16 @@ void Sections(const Bytes& file) {
   const auto reader = Open(file);
   if (!reader) return;
   model::Device device;
-  FeedUpTo(*reader, device);
+  model::SessionModel session;
+  FeedUpTo(*reader, UINT64_MAX, [&](const trace::Record& record) {
+    session.Add(record);
+    device.Feed(record);
+  });
   const auto print = [](const Json& json, auto text) {
     FUZZ_CHECK(nlohmann::json::accept(Dump(json, false)));
     TextOf([&](Output& out) { text(json, out); });
   };
-  print(BarsSectionJson(device), BarsSectionText);
+  print(BarsSectionJson(device, session.session().link), BarsSectionText);
   RegsOptions regs;
   regs.history = true;
   print(RegsJson(device, regs), RegsText);
