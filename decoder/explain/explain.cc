@@ -164,6 +164,36 @@ void TellEarlier(const Facts& facts, Explanation& result) {
   if (top.summary.size() + brief.size() <= kColumns) top.summary += brief;
 }
 
+// A trace that ends early, or ends so far, in the middle of something wrong. Whether the client
+// went on is not known, but where it stood is: what somebody sees who looks while it hangs, or
+// after the machine died.
+void TellWhereItEnds(const Facts& facts, Explanation& result) {
+  Finding& top = result.findings.front();
+  if (top.rule != "incomplete" || facts.whole) return;
+  const bool waits = facts.waiting_at_end;
+  const bool silent = !waits && facts.work_outstanding && facts.silence_ns >= 2'000'000'000;
+  const Finding* so_far = nullptr;
+  for (size_t i = 1; i < result.findings.size() && !so_far; i++) {
+    const Finding& f = result.findings[i];
+    // These two say no more than that the trace ends.
+    if (f.rule == "server_blocked" || f.rule == "hang" || f.kind == "healthy" || f.kind == "killed")
+      continue;
+    if (waits || silent || f.confidence >= 40) so_far = &f;
+  }
+  if (!so_far) return;
+  const std::string where =
+      waits    ? fmt::format("the trace ends in a wait of {}: ", Duration(facts.wait_ns))
+      : silent ? fmt::format("the trace ends in silence for {}: ", Duration(facts.silence_ns))
+               : "the trace ends early; so far: ";
+  top.summary = Fit(where + so_far->summary);
+  top.reason =
+      "whether the client went on is not in the trace. If it did not: " + AdviceText(*so_far);
+  // Before the requests and writes at the end.
+  const size_t file_first = top.evidence.empty() ? 0 : 1;
+  top.evidence.insert(top.evidence.begin() + static_cast<ptrdiff_t>(file_first),
+                      so_far->evidence.begin(), so_far->evidence.end());
+}
+
 }  // namespace
 
 Explanation Explain(const Facts& facts) {
@@ -199,6 +229,7 @@ Explanation Explain(const Facts& facts) {
   std::stable_sort(result.findings.begin(), result.findings.end(),
                    [](const Finding& a, const Finding& b) { return a.confidence > b.confidence; });
   DropCovered(result.findings);
+  TellWhereItEnds(facts, result);
   TellEarlier(facts, result);
   result.findings.front().chain = Chain(facts, result.findings.front());
   result.noticed = Noticed(facts);

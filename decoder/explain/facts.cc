@@ -113,9 +113,9 @@ int Facts::HangCertainty(std::vector<Evidence>* evidence) const {
     const int sure = wait_ns >= 29'500'000'000 ? 88 : wait_ns >= 5'000'000'000 ? 70 : 55;
     return whole ? sure : sure >= 88 ? 85 : 35;
   }
-  if (work_outstanding && silence_ns >= kSilence && whole) {
+  if (work_outstanding && silence_ns >= kSilence) {
     say(last_call, fmt::format("silence for {} with work outstanding", Duration(silence_ns)));
-    return 62;
+    return whole ? 62 : 35;
   }
   if (work_outstanding && spin_ns >= kSilence) {
     say(reads.first.call,

@@ -7,8 +7,14 @@
 namespace tg::explain {
 namespace {
 
-// Driver limits, amd-boot: 10 s; a loop cut short by the trace's end counts less.
+// Driver limits, amd-boot: 10 s; a loop cut short by the trace's end counts less, and a short one
+// is no more than how these dialogues go.
 constexpr uint64_t kLimit = 9'000'000'000;
+constexpr uint64_t kLong = 1'000'000'000;
+
+int Certainty(uint64_t waited_ns) {
+  return waited_ns >= kLimit ? 95 : waited_ns >= kLong ? 75 : 40;
+}
 
 void SmuFinding(const Facts& facts, Findings& out) {
   const model::SmuExchange* last = facts.device.smu().exchanges().newest();
@@ -17,13 +23,13 @@ void SmuFinding(const Facts& facts, Findings& out) {
   const uint64_t waited = last->last_poll.time_ns - last->sent.time_ns;
   // SetSoftMinByFreq may go unanswered for 20 ms, the liveness check for 100 ms: the driver goes
   // on.
-  if (waited < 1'000'000'000 && facts.last_call > last->last_poll.call + 2) return;
+  if (waited < kLong && facts.last_call > last->last_poll.call + 2) return;
   // An answer other than 1 shows to the driver as no answer.
   const bool refused = last->response.has_value();
   Finding f;
   f.rule = refused ? "smu_refused" : "smu_dead";
   f.kind = "hang";
-  f.confidence = waited >= kLimit ? 95 : 75;
+  f.confidence = Certainty(waited);
   f.summary = refused ? fmt::format("SMU answered message {:#x} {} with {:#x}, not 1, for {}",
                                     last->message, last->name, *last->response, Duration(waited))
                       : fmt::format("SMU message {:#x} {} unanswered for {} ({} polls)",
@@ -55,9 +61,9 @@ void PspFinding(const Facts& facts, Findings& out) {
   } else {
     const uint64_t waited = last->polls ? last->last_poll.time_ns - last->sent.time_ns : 0;
     const bool polled_to_the_end = last->polls && facts.last_call <= last->last_poll.call + 2;
-    if (last->done || (waited < 1'000'000'000 && !polled_to_the_end) || last->polls < 2) return;
+    if (last->done || (waited < kLong && !polled_to_the_end) || last->polls < 2) return;
     f.rule = "psp_dead";
-    f.confidence = waited >= kLimit ? 92 : 72;
+    f.confidence = Certainty(waited) - 3;
     f.summary = fmt::format("PSP did not finish {} within {} ({} polls)", last->text,
                             Duration(waited), last->polls);
     f.evidence.push_back({last->sent.call, last->text});

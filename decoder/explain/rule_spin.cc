@@ -29,7 +29,6 @@ struct Spin {
 };
 
 Spin SpinOf(const Facts& facts) {
-  if (!facts.whole) return {};
   Spin spin;
   if (!facts.waiting_at_end && !facts.recovered && !facts.finished) {
     const bool reads = facts.spin_ns >= facts.silence_ns;
@@ -46,6 +45,9 @@ Spin SpinOf(const Facts& facts) {
   if (spin.ns >= kWorthNoting && sdma && sdma->queue->submissions_total > 0) spin.sdma = sdma;
   return spin;
 }
+
+// Without the end of the file nobody knows whether the spin ended.
+constexpr int kOpenEnded = 55;
 
 }  // namespace
 
@@ -65,6 +67,7 @@ void RuleRingFull(const Facts& facts, Findings& out) {
   f.kind = "hang";
   f.rule = "ring_full_spin";
   f.confidence = facts.recovered ? 96 : spin.ns >= kLong || at_rptr ? 88 : 75;
+  if (!facts.whole) f.confidence = std::min(f.confidence, kOpenEnded);
   f.evidence.push_back(
       {spin.since, at_rptr ? fmt::format("the client reads the read pointer for {}, as long as the "
                                          "ring has no room",
@@ -104,7 +107,7 @@ void RuleSlotLeak(const Facts& facts, Findings& out) {
   Finding f;
   f.rule = "slot_leak";
   f.kind = "hang";
-  f.confidence = facts.finished ? 75 : 88;
+  f.confidence = !facts.whole ? kOpenEnded : facts.finished ? 75 : 88;
   f.evidence.push_back({spin.since, fmt::format("the client {} for {}", how, Duration(spin.ns))});
   f.evidence.push_back({sdma.queue->last_doorbell_call, sdma.state.headline});
   f.summary =

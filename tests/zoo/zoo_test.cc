@@ -105,6 +105,30 @@ TEST_P(ZooTraceTest, CutAnywhereIsNeverConfidentlyWrong) {
   }
 }
 
+// While it hangs, or after the machine died in it, a trace has no end: what it stands at is told
+// all the same, without saying that it stays there.
+TEST(Zoo, WhoLooksDuringAWaitSeesWhatItWaitsFor) {
+  for (const auto& [name, stuck] :
+       {std::pair("sdma_stall", "SDMA0 stuck at COPY_LINEAR"),
+        std::pair("compute_stall", "compute queue stuck at RELEASE_MEM"),
+        std::pair("doorbell_lost", "SDMA0 never began submission 4")}) {
+    const auto trace = LoadTrace(ZOO_FOLDER "/traces", name);
+    ASSERT_TRUE(trace.has_value()) << name;
+    int in_wait = 0;
+    for (size_t missing = 500; missing < 20'000; missing += 500) {
+      const Verdict v =
+          Decode(Bytes(trace->begin(), trace->end() - static_cast<ptrdiff_t>(missing))).verdict;
+      if (v.kind != "incomplete" || v.noticed.find("not given up") == v.noticed.npos) continue;
+      in_wait++;
+      EXPECT_THAT(v.summary, HasSubstr("the trace ends in a wait of ")) << name;
+      EXPECT_THAT(v.summary, HasSubstr(stuck)) << name;
+      EXPECT_THAT(v.advice, HasSubstr("If it did not: RESTART PROCESS")) << name;
+      EXPECT_EQ(v.confidence, "medium") << name;
+    }
+    EXPECT_GT(in_wait, 0) << name;
+  }
+}
+
 std::vector<std::string> Names() {
   std::vector<std::string> names;
   for (const auto& [name, wanted] : Expected().items()) names.push_back(name);
