@@ -319,6 +319,17 @@ void Device::Impl::OnVram(const MemoryAccess& access) {
       vram_.Write(access.offset, access.data, by);
     }
   } else {
+    // The driver reads 8 bytes of VRAM to see a page-table entry (field report B03).
+    if (access.size == 8 && access.data.size() == 8 &&
+        LoadLe<uint64_t>(access.data.data()) == ~0ull) {
+      const auto before = vram_.U64(access.offset);
+      const Provenance writer = vram_.OriginOf(access.offset);
+      if (before && *before != ~0ull && writer.origin == Origin::kWrite) {
+        Warn("read-back", access.at.call,
+             "VRAM " + DeviceHex(access.offset) + " reads all ones, though " + DeviceHex(*before) +
+                 " was there (record " + std::to_string(writer.call) + ")");
+      }
+    }
     vram_.Observe(access.offset, access.data, by);
     if (access.size == 4 && access.data.size() == 4) {
       ih_.OnVramRead(access.at, access.offset, LoadLe<uint32_t>(access.data.data()));

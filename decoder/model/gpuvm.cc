@@ -12,6 +12,9 @@ namespace tg::model {
 namespace {
 
 constexpr uint64_t kVaSize = 1ull << 48;
+// What a read gives that does not reach the card. As an entry it would map 512 GiB; no driver
+// writes it.
+constexpr uint64_t kOnes = ~0ull;
 std::string Hex(uint64_t value) {
   char text[24];
   std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
@@ -48,7 +51,7 @@ std::string_view WalkEndText(Walk::End end) {
     case Walk::End::kOutOfRange:
       return "outside the address space";
     case Walk::End::kBadTable:
-      return "entry points at no table in VRAM";
+      return "entry is all ones or points at no table in VRAM";
     case Walk::End::kNoRoot:
       break;
   }
@@ -126,6 +129,10 @@ Walk Gpuvm::WalkVa(uint64_t va) const {
     step.raw = *raw;
     step.pte = amd::DecodePte(format_, level, *raw);
     step.by = vram_.OriginOf(at);
+    if (step.raw == kOnes) {
+      walk.end = Walk::End::kBadTable;
+      return walk;
+    }
     if (!step.pte.valid) {
       walk.end = Walk::End::kNotValid;
       return walk;
@@ -230,7 +237,7 @@ Gpuvm::MappingList Gpuvm::Mappings(size_t limit, uint64_t max_entries) const {
     if (!raw) continue;
     frame.any_known = true;
     const amd::Pte pte = amd::DecodePte(format_, level, *raw);
-    if (!pte.valid) continue;
+    if (!pte.valid || *raw == kOnes) continue;
     const uint64_t va = frame.va + index * amd::LevelCover(level);
     if (pte.leaf) {
       // A range of an address table may end inside what the entry covers.

@@ -52,6 +52,7 @@ std::string TargetText(const Json& target) {
 }
 
 std::string EntryText(amd::PteFormat format, int level, uint64_t raw) {
+  if (raw == ~0ull) return "all ones: no entry, a read that did not reach the card?";
   return raw == 0 ? "empty" : amd::DescribePte(format, amd::DecodePte(format, level, raw));
 }
 

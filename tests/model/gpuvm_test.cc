@@ -142,6 +142,27 @@ TEST(Gpuvm, TablesSharedByAllEntriesAreBounded) {
   EXPECT_EQ(walk.depth, 4);
 }
 
+// Field report B03: entries that read as 0xffffffffffffffff. They map nothing.
+TEST(Gpuvm, AnEntryOfOnesIsNoEntry) {
+  Tables t;
+  t.Chain();
+  t.Entry(0x2002000, 5, 0x80c0000100001077);
+  const size_t before = t.device.gpuvm().Mappings().mappings.size();
+  t.Read(0, 0x2002000 + 6 * 8, ~0ull, 8);
+  const Walk walk = t.device.gpuvm().WalkVa(kVa + 0x6000);
+  EXPECT_EQ(walk.end, Walk::End::kBadTable);
+  EXPECT_EQ(walk.depth, 4);
+  EXPECT_EQ(walk.steps[3].raw, ~0ull);
+  EXPECT_EQ(walk.target.kind, VaTarget::Kind::kNone);
+  EXPECT_EQ(t.device.gpuvm().Mappings().mappings.size(), before);
+  // It was zeros when the client made the table; a read that finds ones there is told.
+  ASSERT_FALSE(t.device.warnings().empty());
+  EXPECT_EQ(t.device.warnings().back().rule, "read-back");
+  EXPECT_EQ(t.device.warnings().back().call, t.call);
+  EXPECT_EQ(t.device.warnings().back().text.substr(0, 60),
+            "VRAM 0x2002030 reads all ones, though 0x0 was there (record ");
+}
+
 TEST(Gpuvm, TablesOutsideVramOrUnseen) {
   Tables t;
   t.Entry(0, 0, 0x7ffffffff000 | 1);  // 128 TiB
