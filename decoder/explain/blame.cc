@@ -104,6 +104,7 @@ bool MayRunKernel(const QueueView& view) {
 void Certainty(const Facts& facts, const QueueView* view, Finding& f, int full) {
   const int hang = facts.HangCertainty(&f.evidence);
   f.confidence = full * hang / 100;
+  if (view) f.queue = view->name();
   if (!view || !view->state.ring_observed) f.confidence -= 12;
 }
 

@@ -61,47 +61,39 @@ std::string Recovery(const Facts& facts) {
          "SMU were left as they were";
 }
 
-// Rules whose finding is but another view of what `top` names.
+// Rules about queues whose finding is but another view of what `top` names.
+enum class Of : uint8_t { kAny, kSdma, kCompute };
 struct Covered {
   std::string_view top;
-  std::vector<std::string_view> others;
+  Of queues;
 };
-const std::vector<Covered>& CoveredBy() {
-  static const std::vector<Covered> table = {
-      {"page_fault_sdma", {"sdma_", "not_started", "error_interrupt"}},
-      {"page_fault", {"compute_hang", "error_interrupt"}},
-      {"shader_error", {"compute_hang", "not_started", "error_interrupt"}},
-      {"bad_packet", {"compute_hang", "not_started", "error_interrupt"}},
-      {"mec_stuck", {"compute_hang", "not_started"}},
-      {"ring_full_spin", {"sdma_", "compute_hang", "not_started", "host_died", "fence_lost"}},
-      {"ring_overrun", {"sdma_", "not_started", "fence_lost"}},
-      {"ras",
-       {"sdma_", "compute_hang", "not_started", "fence_lost", "host_died", "bit_error",
-        "error_interrupt"}},
-      {"bit_error", {"sdma_", "compute_hang", "not_started"}},
-      {"sdma_", {"error_interrupt"}},
-      {"short_reply", {"server_blocked"}},
-  };
-  return table;
+constexpr Covered kCovered[] = {
+    {"page_fault_sdma", Of::kSdma}, {"page_fault", Of::kCompute},
+    {"shader_error", Of::kCompute}, {"bad_packet", Of::kCompute},
+    {"mec_stuck", Of::kCompute},    {"ring_full_spin", Of::kAny},
+    {"ring_overrun", Of::kSdma},    {"ras", Of::kAny},
+    {"bit_error", Of::kAny},
+};
+
+bool Covers(const Finding& top, const Finding& f) {
+  // "hang" only says that which engine is stuck was not seen.
+  if (f.rule == "hang") return top.confidence >= 50 && top.kind != "healthy";
+  if (f.rule == top.rule || f.rule == "error_interrupt") return true;
+  if (top.rule == "short_reply") return f.rule == "server_blocked";
+  for (const Covered& c : kCovered) {
+    if (top.rule != c.top || f.queue.empty()) continue;
+    const bool sdma = f.queue.starts_with("SDMA");
+    return c.queues == Of::kAny || sdma == (c.queues == Of::kSdma);
+  }
+  return false;
 }
 
 // What the verdict says better is not said a second time.
 void DropCovered(std::vector<Finding>& findings) {
-  const std::string top = findings.front().rule;
-  const bool sure = findings.front().confidence >= 50;
-  const auto covered = [&](const Finding& f) {
-    // "hang" only says that which engine is stuck was not seen.
-    if (f.rule == "hang") return sure && findings.front().kind != "healthy";
-    if (f.rule == top) return true;
-    for (const Covered& c : CoveredBy()) {
-      if (!top.starts_with(c.top)) continue;
-      for (const std::string_view other : c.others)
-        if (f.rule.starts_with(other)) return true;
-      return false;
-    }
-    return false;
-  };
-  findings.erase(std::remove_if(findings.begin() + 1, findings.end(), covered), findings.end());
+  const Finding top = findings.front();
+  findings.erase(std::remove_if(findings.begin() + 1, findings.end(),
+                                [&top](const Finding& f) { return Covers(top, f); }),
+                 findings.end());
 }
 
 // First bad event, what followed, where it stands.

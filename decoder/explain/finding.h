@@ -40,6 +40,7 @@ struct Finding {
   std::string rule;     // stable: "sdma_stuck", "page_fault"
   std::string kind;     // healthy, hang, device_lost, unreachable, refused,
                         // incomplete, killed, desync, unknown
+  std::string queue;    // that it is about: "SDMA0", "COMPUTE0"; empty: none, or not known
   int confidence = 0;   // 0..100; the highest is the verdict
   std::string summary;  // one line, at most 100 columns
   Advice advice = Advice::kNothing;

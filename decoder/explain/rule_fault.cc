@@ -86,6 +86,7 @@ void RulePageFault(const Facts& facts, Findings& out) {
   if (facts.finished && !facts.error_state && !facts.recovered) {
     f.reason += "; this session went on, but data may be wrong: faults go to a dummy page";
   }
+  AddQueueEvidence(facts, f);
   out.push_back(std::move(f));
 }
 

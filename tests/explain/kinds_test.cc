@@ -290,6 +290,27 @@ TEST(Kinds, OneIncidentOneFinding) {
   EXPECT_EQ(e.findings.size(), 1u) << All(e);
 }
 
+// Where the faulting queue stands belongs to the fault; the other engine's trouble does not.
+TEST(Kinds, AFaultCoversItsOwnQueueOnly) {
+  Scene s;
+  Work(s);
+  s.ComputeSubmit(3, 2);
+  s.ComputeRead(s.compute_wptr() - 20);  // never began
+  s.Sleep(0.2);
+  s.Interrupt(10, 0);
+  s.R("regGCVM_L2_PROTECTION_FAULT_STATUS", 5u << 9 | 1u << 4);  // CPC
+  s.R("regGCVM_L2_PROTECTION_FAULT_ADDR_HI32", 0);
+  s.R("regGCVM_L2_PROTECTION_FAULT_ADDR_LO32", Scene::kComputeRing >> 12);
+  s.HandlerEnd();
+  s.Recover();
+  s.Finish();
+  s.Closed();
+  const Explanation e = s.Explain();
+  EXPECT_EQ(e.verdict().rule, "page_fault") << All(e);
+  EXPECT_EQ(e.findings.size(), 1u) << All(e);
+  EXPECT_THAT(Texts(e.verdict().evidence), HasSubstr("COMPUTE0 rptr"));
+}
+
 TEST(Kinds, TheNewestWritesAreTheSuspects) {
   Scene s;
   Work(s);
