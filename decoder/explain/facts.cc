@@ -41,6 +41,8 @@ void DeriveEnd(Facts& facts) {
   const uint64_t booted = facts.Since();
   for (const model::Interrupt& i : facts.interrupts) {
     if (i.at.call <= booted || i.meaning.effect == amd::IhEffect::kIgnored) continue;
+    // All ones: read from a card that is gone, not an interrupt.
+    if (i.entry.client == 0xff && i.entry.source == 0xff) continue;
     facts.error_interrupt = i;
     break;
   }

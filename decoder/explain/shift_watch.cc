@@ -1,9 +1,15 @@
 #include "decoder/explain/shift_watch.h"
 
+#include <algorithm>
+
 namespace tg::explain {
 
 void ShiftWatch::OnMemory(const model::MemoryAccess& access) {
   if (access.write || access.snapshot || access.space != model::Space::kVram || access.size != 4)
+    return;
+  // A card that is gone answers everything with ones, the pointers too.
+  if (!access.data.empty() &&
+      std::all_of(access.data.begin(), access.data.end(), [](uint8_t b) { return b == 0xff; }))
     return;
   const model::Ih& ih = device_.ih();
   if (!ih.wptr_raw() || !ih.rptr_raw()) return;

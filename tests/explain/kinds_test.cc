@@ -131,6 +131,22 @@ TEST(Kinds, ACardThatFallsOffInAWaitIsLost) {
   EXPECT_EQ(e.verdict().kind, "device_lost") << All(e);
 }
 
+// What a lost card answers is no interrupt either.
+TEST(Kinds, EntriesOfOnesAreNoInterrupts) {
+  Scene s;
+  Work(s);
+  StuckCopy(s);
+  s.Wait(5);
+  s.R("regIH_RB_WPTR", 0xffffffff);
+  s.R("regIH_RB_RPTR", 0);
+  for (uint32_t i = 0; i < 64; i++) s.Read(0, 0x3000 + i * 4, 0xffffffff);
+  for (int i = 0; i < 50; i++) s.R("regIH_RB_WPTR", 0xffffffff);
+  s.Closed();
+  const Explanation e = s.Explain();
+  EXPECT_EQ(e.verdict().kind, "device_lost") << All(e);
+  EXPECT_THAT(e.noticed, Not(HasSubstr("255")));
+}
+
 // Thirty seconds of waiting in vain come before the server's end.
 TEST(Kinds, AServerThatLeavesAClientLongHung) {
   Scene s;
