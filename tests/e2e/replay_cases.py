@@ -27,6 +27,7 @@ class Stage:
     def __init__(self, tools, python, native):
         self.tools, self.python, self.native = tools, python, native
         self.kept = []
+        self.others = []  # processes beside those of `kept`
 
     def record(self, sim=(), tcp=False, status=0, **environment):
         """A session on the simulated card through the proxy; gives (Run, trace, client's output)."""
@@ -63,6 +64,7 @@ class Stage:
         server = Process([self.tools["rpcreplay"], "serve", run.trace, "--listen", listen,
                           "--accept-timeout", "60", *options], run.environment,
                          run.folder / "serve.log")
+        self.others.append(server)
         until(lambda: " on unix:" in server.output() or " on tcp:" in server.output()
               or server.process.poll() is not None, "the trace is served")
         expect(server.process.poll() is None, server.output())
@@ -74,6 +76,8 @@ class Stage:
         return done.returncode, done.stdout + done.stderr
 
     def close(self, good):
+        for process in self.others:  # of a case that failed
+            process.stop(signal.SIGKILL)
         for run in self.kept:
             for process in (run.proxy, run.sim):
                 if process:
@@ -135,6 +139,7 @@ def back_to_back(stage):
     proxy = Process([stage.tools["rpcproxy"], "serve", "--listen", f"unix:{run.folder}/between.sock",
                      "--upstream", address, "-o", trace, "--bodies", "full"], run.environment,
                     run.folder / "between.log")
+    stage.others.append(proxy)
     until(lambda: "listening on" in proxy.output(), "the proxy listens")
     code, output = stage.call("drive", run.trace, "--upstream", f"unix:{run.folder}/between.sock",
                               "--allow-writes", "--allow-reset")
@@ -156,6 +161,7 @@ def guarded(stage):
     proxy = Process([stage.tools["rpcproxy"], "serve", "--listen", f"unix:{run.folder}/none.sock",
                      "--upstream", f"unix:{run.folder}/nobody.sock", "-o", run.folder / "none.pb"],
                     run.environment, log)
+    stage.others.append(proxy)
     until(lambda: "listening on" in proxy.output(), "the proxy listens")
     code, output = stage.call("drive", run.trace, "--upstream", f"unix:{run.folder}/none.sock",
                               "--timeout", "5")
