@@ -91,11 +91,11 @@ void AddOptions(CLI::App& sub, CommandLine& line, Raw& raw) {
       ->check(CLI::Range(0.1, 3600.0))
       ->capture_default_str()
       ->group("Autopsy");
-  // Client and server need a processor each: a third one that polls gains only where there is one.
-  if (std::thread::hardware_concurrency() <= 2) line.session.spin_us = 0;
+  // Client and server need a processor each: where there is no third one, long enough for a turn of
+  // theirs and no longer.
+  if (std::thread::hardware_concurrency() <= 2) line.session.spin_us = 50;
   sub.add_option("--spin-us", line.session.spin_us,
-                 "poll that many microseconds before sleeping while traffic is dense; 0: never "
-                 "(the default on up to two processors)")
+                 "poll that many microseconds before sleeping while traffic is dense; 0: never")
       ->check(CLI::Range(0, 100000))
       ->capture_default_str();
   sub.add_option("--log-level", line.log_level, "debug, info, warn, error or off")
