@@ -37,7 +37,7 @@
 namespace tg::model {
 
 struct DeviceOptions {
-  std::optional<uint32_t> dev;             // follow this dev_id; else the first one that is used
+  std::optional<uint32_t> dev;  // follow this dev_id; else the first one that is used
   // Content kept of VRAM, and of each region; of all together, with bookkeeping, twice as much.
   uint64_t max_shadow_bytes = 512u << 20;
 };
