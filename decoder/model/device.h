@@ -40,6 +40,10 @@ struct DeviceOptions {
   std::optional<uint32_t> dev;  // follow this dev_id; else the first one that is used
   // Content kept of VRAM, and of each region; of all together, with bookkeeping, twice as much.
   uint64_t max_shadow_bytes = 512u << 20;
+  // At the bound, memory that nobody reads makes room for newer, so that rings and page tables stay
+  // known however much passes; for following live, where the trace has it all. Then the bound is
+  // one for all together, with bookkeeping.
+  bool forget_oldest = false;
 };
 
 // How the discovery table came to be known.

@@ -59,15 +59,17 @@ class Device::Impl {
 
   explicit Impl(DeviceOptions options)
       : options_(options),
-        budget_{.limit = 2 * options.max_shadow_bytes},
+        budget_{.limit = (options.forget_oldest ? 1 : 2) * options.max_shadow_bytes},
         vram_(options.max_shadow_bytes, &budget_),
         gpuvm_(vram_, sysmem_),
         psp_(vram_) {
     if (options_.dev) dev_ = *options_.dev;
     dev_known_ = options_.dev.has_value();
+    if (options.forget_oldest) budget_.make_room = [this](uint64_t bytes) { MakeRoom(bytes); };
   }
 
   void Feed(const trace::Record& record);
+  void MakeRoom(uint64_t bytes);
 
   // ---- calls ----
   void OnRequest(const Call& call, const trace::RequestView& request);

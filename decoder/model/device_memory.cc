@@ -43,6 +43,17 @@ void Device::Impl::OnChunk(const pb::BodyChunk& chunk, Stamp at) {
   if (chunk.last()) streams_.erase(found);
 }
 
+// The largest gives, and more than is needed at once, so that this is rare.
+void Device::Impl::MakeRoom(uint64_t bytes) {
+  Shadow* largest = &vram_;
+  const auto look = [&](Shadow& shadow) {
+    if (shadow.held_bytes() > largest->held_bytes()) largest = &shadow;
+  };
+  for (auto& [bar, shadow] : bar_shadows_) look(shadow);
+  sysmem_.ForEachShadow(look);
+  largest->Forget(std::max(bytes, budget_.limit / 64));
+}
+
 void Device::Impl::OnRegion(const pb::SysmemRegion& region, Stamp at) {
   Region* added = sysmem_.FindMutable(region.index());
   if (!added || added->mapped != at || added->connection != connection_) {

@@ -8,6 +8,7 @@ namespace {
 
 constexpr uint64_t kPage = Shadow::kPage;
 constexpr size_t kMaxExtents = 1u << 20;
+constexpr uint64_t kExtentShare = 256;  // of the budget, one for so many bytes
 
 // Last byte of [offset, offset + size), cut at 2^64; size > 0.
 uint64_t LastByte(uint64_t offset, uint64_t size) {
@@ -54,6 +55,7 @@ const Shadow::Extent* Shadow::ExtentAt(uint64_t offset) const {
 Shadow::Page* Shadow::MakePage(uint64_t number) {
   if (number == cached_number_ && cached_) return const_cast<Page*>(cached_);
   if (const Page* found = FindPage(number)) return const_cast<Page*>(found);
+  writing_ = kNoPage;  // whatever was written is; Take may make its place free
   if (!Take(kPageCost)) return nullptr;
   uint32_t position = static_cast<uint32_t>(pages_.size());
   if (free_.empty()) {
@@ -64,6 +66,9 @@ Shadow::Page* Shadow::MakePage(uint64_t number) {
   }
   index_.Add(number, position);
   Page& page = pages_[position];
+  page.number = number;
+  writing_ = number;
+  cached_number_ = number;
   cached_ = &page;
 
   const uint64_t first = number * kPage;
@@ -151,6 +156,7 @@ void Shadow::StoreInPage(uint64_t number, size_t begin, std::span<const uint8_t>
                          bool observe) {
   Page* const made = MakePage(number);
   if (!made) return Drop(number, data.size());
+  writing_ = number;
   Page& page = *made;
   const size_t end = begin + data.size();
   if (observe) {
@@ -205,9 +211,13 @@ void Shadow::Observe(uint64_t offset, std::span<const uint8_t> data, Provenance 
   Store(offset, data, Pack(by), true);
 }
 
-// So many pieces are no driver's: all of them are as if never observed.
+// So many pieces are no driver's. What is not known of is the same as never observed to a reader:
+// such go first.
 void Shadow::BoundExtents() {
-  if (extents_.size() >= kMaxExtents) extents_.clear();
+  const uint64_t most = std::min<uint64_t>(kMaxExtents, held_.limit() / kExtentShare);
+  if (extents_.size() < most) return;
+  std::erase_if(extents_, [](const auto& entry) { return !entry.second.zeros; });
+  if (extents_.size() > most / 2) extents_.clear();
 }
 
 // Removes what extents say of [first, last].
@@ -250,9 +260,30 @@ void Shadow::ForgetPage(uint64_t number) {
   free_.push_back(position);
 }
 
+void Shadow::Forget(uint64_t bytes) {
+  const uint64_t enough = held_.bytes() - std::min(held_.bytes(), bytes);
+  for (size_t looked = 0; looked < (kMaxReads + 1) * pages_.size() && held_.bytes() > enough;
+       looked++) {
+    if (next_to_forget_ >= pages_.size()) next_to_forget_ = 0;
+    const Page& page = pages_[next_to_forget_++];
+    if (page.number == kNoPage || page.number == writing_) continue;
+    if (page.reads > 0) {
+      page.reads--;
+      continue;
+    }
+    const uint64_t first = page.number * kPage;
+    ForgetPage(page.number);
+    BoundExtents();
+    CutExtents(first, first + (kPage - 1));  // nothing older may speak for it
+  }
+  cached_number_ = kNoPage;
+  cached_ = nullptr;
+}
+
 void Shadow::FillInPage(uint64_t number, size_t begin, size_t end, bool zeros, Tag tag) {
   Page* const made = MakePage(number);
   if (!made) return Drop(number, end - begin);
+  writing_ = number;
   Page& page = *made;
   SetTags(page, begin, end, tag);
   if (begin == 0 && end == kPage) {
@@ -296,7 +327,7 @@ void Shadow::Fill(uint64_t offset, uint64_t size, bool zeros, Tag tag) {
     });
     for (const uint64_t number : inside) ForgetPage(number);
   }
-  cached_number_ = ~0ull;
+  cached_number_ = kNoPage;
   cached_ = nullptr;
   const uint64_t first_byte = whole_first * kPage;
   const uint64_t last_byte = (whole_end - 1) * kPage + (kPage - 1);
@@ -319,6 +350,7 @@ bool Shadow::Read(uint64_t offset, std::span<uint8_t> out) const {
     const size_t begin = offset % kPage;
     const size_t count = std::min<size_t>(out.size(), kPage - begin);
     if (const Page* page = FindPage(offset / kPage)) {
+      if (page->reads < kMaxReads) page->reads++;
       if (!page->known) {
         if (page->data) {
           std::memcpy(out.data(), page->data->data() + begin, count);

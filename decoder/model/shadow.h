@@ -6,12 +6,14 @@
 // keep. Beyond `max_bytes` of data, newer content is dropped and the range marked as not known.
 // A page costs twice its size once it has many writers, and a hostile trace makes a page with each
 // 30 bytes: so pages and their bookkeeping are counted as well, against a budget that all memory of
-// a device shares. Beyond it, pages share one origin, then new ones are "never observed".
+// a device shares. Beyond it, pages share one origin, then new ones are "never observed"; or, where
+// the budget's owner makes room, old ones that nobody reads are.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -41,6 +43,8 @@ struct Provenance {
 struct ShadowBudget {
   uint64_t limit = UINT64_MAX;
   uint64_t used = 0;
+  // Called when `bytes` more would go beyond the limit; may call Forget() of any of them.
+  std::function<void(uint64_t bytes)> make_room = {};
 };
 
 class Shadow {
@@ -69,6 +73,10 @@ class Shadow {
     uint64_t begin = 0;
     uint64_t end = 0;
   };
+  // Makes about `bytes` of pages "never observed", in the order in which they came, but those that
+  // are read often stay longer, and the one that is being written stays.
+  void Forget(uint64_t bytes);
+
   // Pages touched in some way, merged, in order; at most `limit` ranges.
   std::vector<Range> Touched(size_t limit = 1000) const;
   uint64_t data_bytes() const { return data_bytes_; }        // stored
@@ -85,7 +93,11 @@ class Shadow {
     std::unique_ptr<std::array<uint64_t, kPage / 64>> known;  // absent: all known
     std::unique_ptr<std::array<Tag, kPage / 8>> tags;         // absent: `tag` for all
     Tag tag = 0;
+    uint64_t number = kNoPage;
+    mutable uint8_t reads = 0;  // up to kMaxReads; Forget() takes one each time it passes
   };
+  static constexpr uint64_t kNoPage = ~0ull;
+  static constexpr uint8_t kMaxReads = 3;
   struct Extent {
     uint64_t last;  // inclusive
     bool zeros;
@@ -113,6 +125,7 @@ class Shadow {
     bool Take(uint64_t bytes, uint64_t own_limit) {
       if (bytes_ + bytes > own_limit) return false;
       if (budget_) {
+        if (budget_->used + bytes > budget_->limit && budget_->make_room) budget_->make_room(bytes);
         if (budget_->used + bytes > budget_->limit) return false;
         budget_->used += bytes;
       }
@@ -124,6 +137,7 @@ class Shadow {
       if (budget_) budget_->used -= bytes;
     }
     uint64_t bytes() const { return bytes_; }
+    uint64_t limit() const { return budget_ ? budget_->limit : UINT64_MAX; }
 
    private:
     ShadowBudget* budget_ = nullptr;
@@ -159,7 +173,9 @@ class Shadow {
   std::deque<Page> pages_;  // a deque: pages stay where they are
   std::vector<uint32_t> free_;
   std::map<uint64_t, Extent> extents_;  // by first byte; no two overlap; pages come before them
-  mutable uint64_t cached_number_ = ~0ull;
+  size_t next_to_forget_ = 0;           // in pages_
+  uint64_t writing_ = kNoPage;
+  mutable uint64_t cached_number_ = kNoPage;
   mutable const Page* cached_ = nullptr;
 };
 

@@ -65,6 +65,10 @@ class Sysmem {
   // ---- for the device that feeds it ----
   Region* Add(uint32_t index, uint64_t max_shadow, ShadowBudget* budget = nullptr);
   Region* FindMutable(uint32_t index);
+  template <typename F>
+  void ForEachShadow(F&& f) {
+    for (auto& [index, region] : regions_) f(region.shadow);
+  }
   void SetRanges(Region& region, std::vector<DmaRange> ranges);
   void Refuse(Refusal refusal);
   void NoteCopy(uint64_t call, uint64_t after_call);

@@ -15,8 +15,9 @@ namespace {
 namespace pb = tinygpu::trace;
 using wire::Command;
 
-// What the model keeps of VRAM and of each region: page tables and rings are far smaller.
-constexpr uint64_t kMaxShadow = 64u << 20;
+// What the model keeps of VRAM and shared memory: page tables and rings are far smaller. A full
+// capture asks it for all that was stored, not to store it again.
+constexpr uint64_t kMaxShadow = 12u << 20, kMaxFullShadow = 128u << 20;
 // Bodies put together from pieces: the address list of a MAP_SYSMEM of 2 GiB.
 constexpr uint64_t kMaxBody = 4u << 20;
 
@@ -28,7 +29,9 @@ std::string Seconds(uint64_t ns) {
 
 Follower::Follower(FollowerHooks hooks, uint32_t connection, bool full, StallTimes times)
     : hooks_(std::move(hooks)),
-      device_({.dev = std::nullopt, .max_shadow_bytes = kMaxShadow}),
+      device_({.dev = std::nullopt,
+               .max_shadow_bytes = full ? kMaxFullShadow : kMaxShadow,
+               .forget_oldest = true}),
       queues_(device_),
       store_(
           [this](uint32_t region, uint64_t offset, std::span<uint8_t> out) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -88,6 +89,26 @@ TEST(Handover, SysmemWritesArriveWhole) {
   uint64_t lost = 0;
   ASSERT_TRUE(handover.Take(got, lost));
   EXPECT_TRUE(std::equal(got.data.begin(), got.data.end(), data.begin(), data.end()));
+}
+
+// A reader that keeps up costs a part of the ring's memory, not all of it.
+TEST(Handover, StaysAtTheFrontWhileTheReaderKeepsUp) {
+  Handover handover(4 << 20);
+  const std::vector<uint8_t> data(1000, 7);
+  Handed got;
+  uint64_t lost = 0;
+  const uint8_t* first = nullptr;
+  size_t farthest = 0;
+  for (uint64_t i = 1; i <= 20'000; ++i) {
+    ASSERT_TRUE(handover.Put(Message(i, data)));
+    ASSERT_TRUE(handover.Take(got, lost));
+    ASSERT_EQ(got.call, i);
+    if (!first) first = got.data.data();
+    farthest = std::max(farthest, static_cast<size_t>(got.data.data() - first));
+    handover.Release();
+    ASSERT_FALSE(handover.Take(got, lost));
+  }
+  EXPECT_LT(farthest, 300u * 1024);
 }
 
 // Sizes of all kinds across the buffer's end, by two threads at once.

@@ -184,5 +184,62 @@ TEST(Shadow, RandomOperationsEqualAByteMap) {
   }
 }
 
+// A load that writes its way through very much memory: what is held stays within the budget, the
+// newest is known, and so is what somebody goes on reading; the rest is as if never observed.
+TEST(Shadow, OldPagesThatNobodyReadsMakeRoom) {
+  ShadowBudget budget{.limit = 1 << 20, .used = 0};
+  Shadow s(1 << 20, &budget);
+  Shadow other(1 << 20, &budget);
+  budget.make_room = [&](uint64_t bytes) {
+    (s.held_bytes() > other.held_bytes() ? s : other).Forget(std::max<uint64_t>(bytes, 1 << 14));
+  };
+  s.WriteZeros(0, 1ull << 40, {Origin::kWrite, 1});
+  s.Write(0, Ramp(64), {Origin::kWrite, 2});
+  other.Write(0, Ramp(64), {Origin::kWrite, 3});
+  for (uint64_t page = 1; page < 10000; ++page) {
+    for (const uint64_t word : {8, 64, 4000})
+      s.Write(page * 4096 + word, Ramp(8), {Origin::kWrite, page + 3});
+    ASSERT_LE(budget.used, budget.limit);
+    ASSERT_EQ(s.U64(page * 4096 + 64), 0x0807060504030201u);
+    ASSERT_EQ(s.OriginOf(page * 4096 + 64).call, page + 3);
+    if (page % 16 == 0) {
+      ASSERT_EQ(s.U32(4), 0x08070605u) << page;
+      ASSERT_EQ(other.U32(4), 0x08070605u) << page;
+    }
+  }
+  EXPECT_EQ(s.U64(5000 * 4096 + 64), std::nullopt);
+  EXPECT_EQ(s.U64(5000 * 4096 + 128), std::nullopt);  // not the zeros from before, either
+  EXPECT_EQ(s.OriginOf(5000 * 4096).origin, Origin::kNone);
+  EXPECT_EQ(s.U64(20000 * 4096), 0u);
+  EXPECT_EQ(s.dropped_bytes(), 0u);
+  EXPECT_EQ(budget.used, s.held_bytes() + other.held_bytes());
+}
+
+// All pages are read all the time: then the oldest goes all the same.
+TEST(Shadow, WhenAllPagesAreReadTheOldestGoes) {
+  ShadowBudget budget{.limit = 1 << 18, .used = 0};
+  Shadow s(1 << 18, &budget);
+  budget.make_room = [&](uint64_t bytes) { s.Forget(bytes); };
+  for (uint64_t page = 0; page < 500; ++page) {
+    s.Write(page * 4096, Ramp(8), {Origin::kWrite, page + 1});
+    for (uint64_t seen = 0; seen < page; ++seen) s.U64(seen * 4096);
+    ASSERT_EQ(s.U64(page * 4096), 0x0807060504030201u);
+    ASSERT_LE(budget.used, budget.limit);
+  }
+  EXPECT_EQ(s.dropped_bytes(), 0u);
+}
+
+// Large writes whose content is not kept, everywhere: their places are bounded by the budget too,
+// and what is known to be zero outlives them.
+TEST(Shadow, PlacesOfUnknownContentStayBounded) {
+  ShadowBudget budget{.limit = 1 << 20, .used = 0};
+  Shadow s(1 << 20, &budget);
+  s.WriteZeros(0, 1 << 20, {Origin::kWrite, 1});
+  for (uint64_t i = 1; i < 100'000; ++i) s.WriteUnknown(i << 20, 64 << 10, {Origin::kWrite, i + 1});
+  EXPECT_EQ(s.U64(4096), 0u);
+  EXPECT_LE(s.Touched(1 << 20).size(), 4096u);
+  EXPECT_EQ(s.U64(99'999ull << 20), std::nullopt);
+}
+
 }  // namespace
 }  // namespace tg::model
