@@ -381,7 +381,7 @@ int Compare(const std::string& proxy, int rounds, double seconds, double gib) {
       reads = load.reads();
     }
     traced.End();
-    std::printf("trace bytes per 4-byte access: %.1f\n",
+    std::printf("trace bytes per 4-byte access: %.2f\n",
                 FileSize(dir + "bytes.pb") / static_cast<double>(reads));
   }
   {
