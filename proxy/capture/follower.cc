@@ -286,8 +286,11 @@ void Follower::Act(const StallWatch::Action& action, uint64_t now) {
       return;
     }
     case What::kOver: {
-      const std::string text =
-          fmt::format("GPU stall over after {}: {}", Seconds(action.lasted_ns), action.why);
+      // A long kernel that has ended and a client that gives up look alike on the wire: the queues
+      // tell them apart.
+      Snapshot(StoreWhy::kStall);
+      const std::string text = fmt::format("GPU stall over after {}: {}; {}",
+                                           Seconds(action.lasted_ns), action.why, StateLine());
       hooks_.say(false, text);
       Event(pb::SessionEvent::STALL_OVER, text);
       return;

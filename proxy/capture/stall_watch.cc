@@ -54,7 +54,7 @@ void StallWatch::OnMessage(uint64_t now, bool polling) {
   run_began_.reset();
   // Silence is counted from the last message on, as long as work may be outstanding.
   if (look_at_) look_at_ = now + times_.silence_ns;
-  End("the client stopped waiting");
+  End("the client goes on");
 }
 
 void StallWatch::OnDisconnect(uint64_t now) {

@@ -341,6 +341,7 @@ TEST_F(CaptureTest, StallIsSaidLiveAndWhenItIsOver) {
   Write(5, rptr, 0, 4);  // the drain of a synchronize that ended well
   ASSERT_TRUE(Until([&] { return Said().size() >= 3; }));
   EXPECT_THAT(Said()[2], ::testing::HasSubstr("GPU stall over after"));
+  EXPECT_THAT(Said()[2], ::testing::EndsWith("; SDMA0 rptr 0x28 wptr 0x28, idle"));
   Close();
   EXPECT_EQ(stalls_, 1u);
   EXPECT_EQ(overs_, 1u);

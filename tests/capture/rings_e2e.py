@@ -68,7 +68,8 @@ def stall(start, tool):
         expect("SDMA0 rptr 0xe4 wptr 0x2a8, 452 bytes / 20 packets left; at: COPY_LINEAR 65536 "
                "bytes" in log, log)
         expect(re.search(r"fence missing: \[0x2000[0-9a-f]+\] = 4\b", log), log)
-        expect("GPU stall over after" in log, log)
+        over = re.search(r"GPU stall over after .*", log)
+        expect(over and "SDMA0 rptr 0xe4 wptr 0x2a8" in over[0], log)
         q = rings_of(tool, run.trace)["SDMA0"]
         expect(q["headline"].startswith("SDMA0 rptr 0xe4 wptr 0x2a8, 452 bytes / 20 packets left; "
                                         "at: COPY_LINEAR 65536 bytes"), q["headline"])
