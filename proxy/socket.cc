@@ -14,11 +14,6 @@
 
 namespace tg::proxy {
 
-void UniqueFd::reset(int fd) {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = fd;
-}
-
 std::string ErrnoText(int error) {
   return std::generic_category().message(error);
 }

@@ -4,33 +4,12 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 
 #include "schemas/result.h"
+#include "schemas/unique_fd.h"
 #include "schemas/wire/address.h"
 
 namespace tg::proxy {
-
-// A descriptor that is closed with its owner.
-class UniqueFd {
- public:
-  UniqueFd() = default;
-  explicit UniqueFd(int fd) : fd_(fd) {}
-  UniqueFd(UniqueFd&& other) noexcept : fd_(other.release()) {}
-  UniqueFd& operator=(UniqueFd&& other) noexcept {
-    reset(other.release());
-    return *this;
-  }
-  ~UniqueFd() { reset(); }
-
-  int get() const { return fd_; }
-  bool valid() const { return fd_ >= 0; }
-  int release() { return std::exchange(fd_, -1); }
-  void reset(int fd = -1);
-
- private:
-  int fd_ = -1;
-};
 
 // Non-blocking, close-on-exec.
 void PrepareDescriptor(int fd);

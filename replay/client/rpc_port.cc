@@ -22,7 +22,6 @@ namespace {
 
 using replay::Deadline;
 using replay::Transfer;
-using replay::UniqueFd;
 using wire::Command;
 
 constexpr uint64_t kPage = 0x1000;

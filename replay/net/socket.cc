@@ -116,11 +116,6 @@ void TakeDescriptors(msghdr& message, std::vector<UniqueFd>& descriptors) {
 
 std::atomic<bool> Deadline::interrupt{false};
 
-void UniqueFd::reset(int fd) {
-  if (fd_ >= 0) close(fd_);
-  fd_ = fd;
-}
-
 Deadline Deadline::In(milliseconds time) {
   Deadline deadline;
   deadline.never_ = false;

@@ -12,28 +12,10 @@
 #include <vector>
 
 #include "schemas/result.h"
+#include "schemas/unique_fd.h"
 #include "schemas/wire/address.h"
 
 namespace tg::replay {
-
-// A descriptor that is closed with its owner.
-class UniqueFd {
- public:
-  UniqueFd() = default;
-  explicit UniqueFd(int fd) : fd_(fd) {}
-  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  UniqueFd& operator=(UniqueFd&& other) noexcept {
-    reset(std::exchange(other.fd_, -1));
-    return *this;
-  }
-  ~UniqueFd() { reset(); }
-  int get() const { return fd_; }
-  bool valid() const { return fd_ >= 0; }
-  void reset(int fd = -1);
-
- private:
-  int fd_ = -1;
-};
 
 class Deadline {
  public:

@@ -25,11 +25,6 @@ constexpr int kLookIdleMs = 1;
 
 }  // namespace
 
-void Fd::Close() {
-  if (fd_ >= 0) close(fd_);
-  fd_ = -1;
-}
-
 void PrepareSocket(int fd) {
   fcntl(fd, F_SETFD, FD_CLOEXEC);
 #ifdef SO_NOSIGPIPE

@@ -5,32 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
 
 #include "replay/sim/gpu.h"
 
 namespace tg::sim {
-
-class Fd {
- public:
-  Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Fd& operator=(Fd&& other) noexcept {
-    if (this != &other) {
-      Close();
-      fd_ = std::exchange(other.fd_, -1);
-    }
-    return *this;
-  }
-  ~Fd() { Close(); }
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-  void Close();
-
- private:
-  int fd_ = -1;
-};
 
 // Close-on-exec, no SIGPIPE (macOS), and the 64 MiB buffers that the peers ask for.
 void PrepareSocket(int fd);

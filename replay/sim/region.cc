@@ -27,7 +27,7 @@ bool HasRoom(int fd, uint64_t size) {
   return static_cast<uint64_t>(where.f_bavail) * where.f_frsize >= size + (size >> 1);
 }
 
-Fd OpenSharedMemory() {
+UniqueFd OpenSharedMemory() {
   static std::atomic<unsigned> next{0};
   for (int i = 0; i < 100; i++) {
     // macOS allows 31 bytes.
@@ -35,14 +35,14 @@ Fd OpenSharedMemory() {
     const int fd = shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600);
     if (fd >= 0) {
       shm_unlink(name.c_str());
-      return Fd(fd);
+      return UniqueFd(fd);
     }
     if (errno != EEXIST) break;
   }
-  return Fd();
+  return UniqueFd();
 }
 
-Fd OpenTemporaryFile() {
+UniqueFd OpenTemporaryFile() {
   const char* folder = std::getenv("TMPDIR");
   std::string path = std::string(folder && *folder ? folder : "/tmp") + "/rrsim.XXXXXX";
   const int fd = mkstemp(path.data());
@@ -50,15 +50,15 @@ Fd OpenTemporaryFile() {
     unlink(path.c_str());
     fcntl(fd, F_SETFD, FD_CLOEXEC);
   }
-  return Fd(fd);
+  return UniqueFd(fd);
 }
 
 }  // namespace
 
 Result<Region> Region::CreateShared(uint64_t size) {
-  Fd fd = OpenSharedMemory();
-  if (!fd || !HasRoom(fd.get(), size)) fd = OpenTemporaryFile();
-  if (!fd) return SystemError("shared memory");
+  UniqueFd fd = OpenSharedMemory();
+  if (!fd.valid() || !HasRoom(fd.get(), size)) fd = OpenTemporaryFile();
+  if (!fd.valid()) return SystemError("shared memory");
   if (ftruncate(fd.get(), static_cast<off_t>(size)) != 0) return SystemError("ftruncate");
   void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (data == MAP_FAILED) return SystemError("mmap");
@@ -69,7 +69,7 @@ Result<Region> Region::CreatePrivate(uint64_t size) {
   void* data =
       mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON | MAP_NORESERVE, -1, 0);
   if (data == MAP_FAILED) return SystemError("mmap");
-  return Region(Fd(), static_cast<uint8_t*>(data), size);
+  return Region(UniqueFd(), static_cast<uint8_t*>(data), size);
 }
 
 Region::Region(Region&& other) noexcept

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "replay/sim/link.h"
 #include "schemas/result.h"
+#include "schemas/unique_fd.h"
 
 namespace tg::sim {
 
@@ -25,8 +25,9 @@ class Region {
   int descriptor() const { return fd_.get(); }
 
  private:
-  Region(Fd fd, uint8_t* data, uint64_t size) : fd_(std::move(fd)), data_(data), size_(size) {}
-  Fd fd_;
+  Region(UniqueFd fd, uint8_t* data, uint64_t size)
+      : fd_(std::move(fd)), data_(data), size_(size) {}
+  UniqueFd fd_;
   uint8_t* data_ = nullptr;
   uint64_t size_ = 0;
 };

@@ -34,15 +34,16 @@ Server::Server(Gpu& gpu, ServerOptions options) : gpu_(gpu), options_(std::move(
 }
 
 Server::~Server() {
-  if (listener_ && options_.listen.is_unix() && !keep_file_) unlink(options_.listen.path.c_str());
+  if (listener_.valid() && options_.listen.is_unix() && !keep_file_)
+    unlink(options_.listen.path.c_str());
 }
 
 Result<std::unique_ptr<Server>> Server::Listen(Gpu& gpu, ServerOptions options) {
   std::unique_ptr<Server> server(new Server(gpu, std::move(options)));
   int wake[2];
   if (pipe(wake) != 0) return SystemError("pipe");
-  server->wake_read_ = Fd(wake[0]);
-  server->wake_write_ = Fd(wake[1]);
+  server->wake_read_ = UniqueFd(wake[0]);
+  server->wake_write_ = UniqueFd(wake[1]);
   for (int fd : wake) fcntl(fd, F_SETFD, FD_CLOEXEC);
   auto listening = server->options_.listen.is_unix() ? server->ListenUnix() : server->ListenTcp();
   if (!listening) return tl::unexpected<Error>(listening.error());
@@ -62,8 +63,8 @@ Result<void> Server::ListenUnix() {
   struct stat there = {};
   if (lstat(path.c_str(), &there) == 0 && !S_ISSOCK(there.st_mode))
     return Fail(Error::Code::kUsage, path + " exists and is not a socket");
-  Fd fd(socket(AF_UNIX, SOCK_STREAM, 0));
-  if (!fd) return SystemError("socket");
+  UniqueFd fd(socket(AF_UNIX, SOCK_STREAM, 0));
+  if (!fd.valid()) return SystemError("socket");
   unlink(path.c_str());
   if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
     return SystemError(path);
@@ -86,8 +87,8 @@ Result<void> Server::ListenTcp() {
   if (error != 0)
     return Fail(Error::Code::kUsage, wire::FormatAddress(at) + ": " + gai_strerror(error));
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
-  Fd fd(socket(found->ai_family, found->ai_socktype, found->ai_protocol));
-  if (!fd) return SystemError("socket");
+  UniqueFd fd(socket(found->ai_family, found->ai_socktype, found->ai_protocol));
+  if (!fd.valid()) return SystemError("socket");
   const int on = 1;
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   PrepareSocket(fd.get());
@@ -109,7 +110,7 @@ void Server::Log(const std::string& text) const {
   if (options_.log) options_.log(text);
 }
 
-Fd Server::Accept() {
+UniqueFd Server::Accept() {
   while (!stop_) {
     // Engines go on without a client, as on a real card.
     Work work = Work::kIdle;
@@ -119,16 +120,16 @@ Fd Server::Accept() {
     if (poll(waiting, 2, timeout) <= 0) continue;
     if (!(waiting[0].revents & POLLIN)) continue;
     const int fd = accept(listener_.get(), nullptr, nullptr);
-    if (fd >= 0) return Fd(fd);
+    if (fd >= 0) return UniqueFd(fd);
   }
-  return Fd();
+  return UniqueFd();
 }
 
 Server::End Server::Run() {
   for (;;) {
-    Fd fd = Accept();
-    if (!fd) return End::kStopped;
-    abandoned_.Close();
+    UniqueFd fd = Accept();
+    if (!fd.valid()) return End::kStopped;
+    abandoned_.reset();
     PrepareSocket(fd.get());
     if (!options_.listen.is_unix()) {
       const int on = 1;

@@ -12,6 +12,7 @@
 #include "replay/sim/link.h"
 #include "replay/sim/protocol.h"
 #include "schemas/result.h"
+#include "schemas/unique_fd.h"
 #include "schemas/wire/address.h"
 
 namespace tg::sim {
@@ -47,15 +48,15 @@ class Server {
   Result<void> ListenUnix();
   Result<void> ListenTcp();
   // The next client, or nothing when it is time to stop.
-  Fd Accept();
+  UniqueFd Accept();
   void Log(const std::string& text) const;
 
   Gpu& gpu_;
   ServerOptions options_;
   std::unique_ptr<Protocol> protocol_;
-  Fd listener_;
-  Fd wake_read_, wake_write_;
-  Fd abandoned_;  // TCP: a client that is served no more, not closed yet
+  UniqueFd listener_;
+  UniqueFd wake_read_, wake_write_;
+  UniqueFd abandoned_;  // TCP: a client that is served no more, not closed yet
   std::mutex mutex_;
   int client_ = -1;  // guarded: what Stop() has to shut down
   std::atomic<bool> stop_{false};
