@@ -81,7 +81,7 @@ DriveResult Driver::Run() {
       script_->Pop();
       continue;
     }
-    const Step step = script_->Take();
+    Step step = script_->Take();
     switch (step.kind) {
       case Step::Kind::kCall:
         going = OnCall(step.call);
@@ -102,6 +102,11 @@ DriveResult Driver::Run() {
         going = Stop(Kind::kLacking, step.number,
                      fmt::format("the recorded stream lost its framing after call #{} ({})",
                                  step.number, step.text));
+        break;
+      case Step::Kind::kMemory:
+        // Stored before what follows was sent, perhaps for a doorbell that is still to come: where
+        // the proxy came late to one, it found the next one's words in memory already.
+        if (step.memory.why == Why::kDoorbell) StoreWords(step);
         break;
       default:
         break;
@@ -442,7 +447,6 @@ bool Driver::CompareMemory(const Call& call, LiveReply& live) {
 // trace, perhaps behind later ones too, and ends with the queue's write pointer. What it holds for
 // later doorbells comes early then; the device does not look past the value it was given.
 void Driver::StoreClientWords(const Call& doorbell) {
-  const uint32_t session = ordinal_ - 1;
   const Bell* bell = words_.Find(doorbell.number);
   const bool to_pointer = bell && bell->wptr;
   bool next_bell = false;
@@ -454,20 +458,26 @@ void Driver::StoreClientWords(const Call& doorbell) {
     if (step->kind != Step::Kind::kMemory) continue;
     const Memory& memory = step->memory;
     if (memory.why != Why::kDoorbell && memory.why != Why::kUnknown && !to_pointer) continue;
-    const auto found = regions_.find(memory.region);
-    if (!step->done && found != regions_.end() && found->second.memory) {
-      step->done = true;
-      counters_.words +=
-          found->second.memory->Apply(memory, Merge::kAll, [&](uint64_t offset, uint64_t size) {
-            return !words_.Owns(session, memory.region, offset, size);
-          });
-    }
+    StoreWords(*step);
     if (!to_pointer || memory.region != bell->wptr->region || memory.offset > bell->wptr->offset ||
         bell->wptr->offset - memory.offset + 8 > memory.data.size())
       continue;
     const size_t at = static_cast<size_t>(bell->wptr->offset - memory.offset);
     if (LoadLe<uint64_t>(memory.data.data() + at) >= bell->value) return;
   }
+}
+
+// Once, and but for words that the device writes.
+void Driver::StoreWords(Step& step) {
+  const Memory& memory = step.memory;
+  const auto found = regions_.find(memory.region);
+  if (step.done || found == regions_.end() || !found->second.memory) return;
+  step.done = true;
+  const uint32_t session = ordinal_ - 1;
+  counters_.words +=
+      found->second.memory->Apply(memory, Merge::kAll, [&](uint64_t offset, uint64_t size) {
+        return !words_.Owns(session, memory.region, offset, size);
+      });
 }
 
 // Waits for the fence of what the doorbell announced, if the recording saw it. When it does not

@@ -117,6 +117,7 @@ class Driver {
                       const std::vector<DmaRange>& live);
   const Region* RecordedRegion(const Call& call);
   void StoreClientWords(const Call& doorbell);
+  void StoreWords(Step& step);
   bool AwaitFence(uint64_t call);
   std::string Text(const Call& call) const;
 

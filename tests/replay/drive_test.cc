@@ -13,6 +13,8 @@
 #include "replay/drive/permission.h"
 #include "replay/proof.h"
 #include "replay/script/shared.h"
+#include "schemas/amd/registers.h"
+#include "schemas/wire/bytes.h"
 #include "tests/replay/session.h"
 
 namespace tg::replay {
@@ -355,6 +357,60 @@ TEST(Drive, SharedMemoryIsFilledBeforeTheDoorbell) {
   EXPECT_EQ(driven.result.kind, Kind::kFinished) << driven.result.text;
   EXPECT_EQ(server.got().size(), 4u);
   EXPECT_THAT(seen, ElementsAre(0x11223344u, 0u, 0x11223344u, 0x55667788u));
+}
+
+// The proxy was late at the first doorbell and found the second one's packet and pointer in memory
+// as well: they stand between the two.
+TEST(Drive, SharedMemoryThatWasCopiedBeforeItsDoorbell) {
+  constexpr uint32_t kRing = 0x1000'0000, kPointers = 0x1100'0000;
+  Session session;
+  session.MapFd(0, 0x10000, kRing);
+  session.MapFd(1, 0x4000, kPointers);
+  const amd::RegisterMap map = amd::RegisterMap::Assumed();
+  for (const auto& [name, value] : std::initializer_list<std::pair<const char*, uint32_t>>{
+           {"regSDMA0_QUEUE0_RB_WPTR", 0},
+           {"regSDMA0_QUEUE0_RB_WPTR_HI", 0},
+           {"regSDMA0_QUEUE0_RB_BASE", kRing >> 8},
+           {"regSDMA0_QUEUE0_RB_BASE_HI", 0},
+           {"regSDMA0_QUEUE0_RB_RPTR_ADDR_LO", kPointers + 0x80},
+           {"regSDMA0_QUEUE0_RB_RPTR_ADDR_HI", 0},
+           {"regSDMA0_QUEUE0_RB_WPTR_POLL_ADDR_LO", kPointers + 0x38},
+           {"regSDMA0_QUEUE0_RB_WPTR_POLL_ADDR_HI", 0},
+           {"regSDMA0_QUEUE0_DOORBELL_OFFSET", 512u << 2},
+           {"regSDMA0_QUEUE0_RB_CNTL", 1u | 14u << 1}})
+    session.Write4(5, *map.Find(name), value);
+  const auto fence = [](uint32_t value) {
+    auto packet = Le(0x00030005, 4);
+    for (const uint32_t word : {kPointers + 0x3ff0, 0u, value})
+      for (const uint8_t byte : Le(word, 4)) packet.push_back(byte);
+    return packet;
+  };
+  session.Doorbell(0x10);
+  session.Memory(0, 0, fence(1));
+  session.Memory(1, 0x38, Le(0x10, 8));
+  session.Memory(0, 0x10, fence(2));
+  session.Memory(1, 0x38, Le(0x20, 8));
+  session.Read4(5, 0x10, 1);
+  session.Doorbell(0x20);
+  auto ring = SharedMemory::Create(0x10000), pointers = SharedMemory::Create(0x4000);
+  ASSERT_TRUE(ring && pointers);
+  ring->StoreTable({{kRing, 0x10000}});
+  pointers->StoreTable({{kPointers, 0x4000}});
+  std::vector<uint64_t> seen;
+  FakeServer server([&](const wire::RequestHeader& request, const std::vector<uint8_t>& payload) {
+    if (request.bar == 2) {
+      const size_t last = LoadLe<uint64_t>(payload.data()) - 4;  // the newest fence's value
+      seen.push_back(LoadLe<uint32_t>(ring->bytes().data() + last));
+      seen.push_back(LoadLe<uint64_t>(pointers->bytes().data() + 0x38));
+    }
+    if (request.command == static_cast<uint8_t>(wire::Command::kMapSysmemFd))
+      return request.arg0 == 0x4000 ? FakeServer::Reply{true, {0, 0x4000, 1}, {}, pointers->fd()}
+                                    : FakeServer::Reply{true, {0, 0x10000, 0}, {}, ring->fd()};
+    return Value4(1);
+  });
+  const Driven driven = Drive(session, server);
+  EXPECT_EQ(driven.result.kind, Kind::kFinished) << driven.result.text;
+  EXPECT_THAT(seen, ElementsAre(1u, 0x10u, 2u, 0x20u));
 }
 
 TEST(Drive, OtherDmaAddresses) {
