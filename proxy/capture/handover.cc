@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <memory>
 #include <new>
 
 namespace tg::proxy {
@@ -46,24 +45,23 @@ bool Handover::Put(const Handed& record) {
   if (skip >= sizeof(uint32_t)) std::memset(buffer_.get() + at, 0, sizeof(uint32_t));
   uint8_t* to = buffer_.get() + (skip ? 0 : at);
   // In its place at once: put together elsewhere and copied, it costs more than all the rest here.
-  std::construct_at(reinterpret_cast<Header*>(to),
-                    Header{.size = static_cast<uint32_t>(size),
-                           .kind = record.kind,
-                           .command = record.header.command,
-                           .status = record.reply.status,
-                           .data_size = static_cast<uint32_t>(data_size),
-                           .dev = record.header.dev,
-                           .bar = record.header.bar,
-                           .call = record.call,
-                           .now = record.now,
-                           .arg0 = record.header.arg0,
-                           .arg1 = record.header.arg1,
-                           .arg2 = record.header.arg2,
-                           .resp0 = record.reply.resp0,
-                           .resp1 = record.reply.resp1,
-                           .total = record.size,
-                           .offset = record.offset,
-                           .dropped = dropped_.load(std::memory_order_relaxed)});
+  new (to) Header{.size = static_cast<uint32_t>(size),
+                  .kind = record.kind,
+                  .command = record.header.command,
+                  .status = record.reply.status,
+                  .data_size = static_cast<uint32_t>(data_size),
+                  .dev = record.header.dev,
+                  .bar = record.header.bar,
+                  .call = record.call,
+                  .now = record.now,
+                  .arg0 = record.header.arg0,
+                  .arg1 = record.header.arg1,
+                  .arg2 = record.header.arg2,
+                  .resp0 = record.reply.resp0,
+                  .resp1 = record.reply.resp1,
+                  .total = record.size,
+                  .offset = record.offset,
+                  .dropped = dropped_.load(std::memory_order_relaxed)};
   if (data_size) std::memcpy(to + sizeof(Header), record.data.data(), data_size);
   head_.store(head + skip + size, std::memory_order_release);
   return true;
