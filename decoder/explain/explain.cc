@@ -15,7 +15,7 @@ constexpr void (*kRules[])(const Facts&, Findings&) = {
     RuleMailbox,   RuleHub,        RuleSdmaStuck,      RuleComputeHang,  RuleLostKick,
     RuleSlotLeak,  RuleOverrun,    RuleRefused,        RuleSecondClient, RuleUnanswered,
     RuleDesync,    RuleBarAddress, RuleHang,           RuleIncomplete,   RuleShortReply,
-    RulePollStuck, RuleNotStarted, RuleShifted,
+    RulePollStuck, RuleNotStarted, RuleShifted,        RuleSilentEnd,
 };
 
 std::string Noticed(const Facts& facts) {
@@ -124,6 +124,22 @@ std::vector<Evidence> Chain(const Facts& facts, const Finding& verdict) {
   return chain;
 }
 
+// Nothing of what the driver set up before is known, whatever the verdict.
+void TellNotSeen(const Facts& facts, Finding& top) {
+  if (!facts.joined) return;
+  std::string unknown = "full or partial boot and why";
+  if (facts.device.gpuvm().root_assumed()) unknown += ", page tables";
+  const bool set_up =
+      std::any_of(facts.queues.begin(), facts.queues.end(),
+                  [](const QueueView& view) { return view.queue->ring_bytes.has_value(); });
+  if (!set_up) unknown += ", queues (rings, pointers, fences)";
+  top.against.push_back(
+      {facts.boot->joined.call,
+       std::string(facts.boot->Find(model::Phase::kDiscovery) ? "of the driver's start not all is"
+                                                              : "the driver's start is not") +
+           " in the trace; what it set up before is not observed: " + unknown});
+}
+
 // Where the newest connection only had a look at the card, the verdict is that of the run before.
 // Where it is well, what hung before is not kept silent.
 void TellEarlier(const Facts& facts, Explanation& result) {
@@ -222,6 +238,7 @@ Explanation Explain(const Facts& facts) {
                    [](const Finding& a, const Finding& b) { return a.confidence > b.confidence; });
   DropCovered(result.findings);
   TellWhereItEnds(facts, result);
+  TellNotSeen(facts, result.findings.front());
   TellEarlier(facts, result);
   result.findings.front().chain = Chain(facts, result.findings.front());
   result.noticed = Noticed(facts);

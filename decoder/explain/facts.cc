@@ -140,6 +140,7 @@ void Derive(Facts& facts) {
         facts.boot->recoveries > 1 ||
         (facts.boot->recoveries == 1 && ih.last_round().call > ih.first_round().call &&
          ih.first_round().call > facts.boot->last_recovery.call);
+    facts.joined = facts.boot->joined && facts.device.vendor() == model::Vendor::kAmd;
     facts.finished = facts.boot->end != model::SessionEnd::kRunning;
     facts.error_state = facts.boot->end == model::SessionEnd::kErrorState;
     facts.recovered = facts.boot->recoveries > 0 && facts.survived == 0;

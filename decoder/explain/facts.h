@@ -90,6 +90,7 @@ struct Facts {
   std::vector<model::Unanswered> unanswered;  // of its requests
   std::vector<model::Refusal> refusals;       // that hurt
   const model::BootSession* boot = nullptr;   // the newest start of the driver
+  bool joined = false;                        // ... of which the trace has not the beginning
   bool finished = false;                      // the driver's finish was seen
   bool error_state = false;                   // ... with the error flag set
   bool recovered = false;                     // the hang handler ran in the newest start

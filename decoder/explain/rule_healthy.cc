@@ -22,6 +22,20 @@ uint64_t Submissions(const Facts& facts) {
   return total;
 }
 
+// What the next start finds where the boot did not come to its end, which is where it leaves its
+// note.
+std::string AfterHalfABoot(const model::BootSession& boot) {
+  const model::Phase phase =
+      boot.phases.empty() ? model::Phase::kConnect : boot.phases.back().phase;
+  if (phase <= model::Phase::kDecision)
+    return "nothing was set up yet: the next start decides anew between full and partial boot";
+  return boot.kind == model::BootKind::kPartial
+             ? "it left no note of its own: the next start is a partial boot again"
+             : "the next start is a full boot, with mode-1 reset if the security processor is up; "
+               "no "
+               "reboot needed";
+}
+
 }  // namespace
 
 void RuleHealthy(const Facts& facts, Findings& out) {
@@ -47,17 +61,20 @@ void RuleHealthy(const Facts& facts, Findings& out) {
       if (!facts.queues_observed && work > 0)
         f.against.push_back({0, "queue pointers and fences: not observed"});
     }
-  } else if (work == 0) {
-    f.confidence = facts.boot && facts.boot->start && !facts.boot->booted ? 40 : 70;
-    f.summary = fmt::format("{} calls, all answered; no work was submitted", facts.session.calls);
   } else if (facts.device.vendor() == model::Vendor::kNvidia ||
              facts.device.vendor() == model::Vendor::kOther) {
+    // Its client waits on memory that it has mapped: nothing on the wire tells the end of that.
     f.confidence = 45;
     f.summary = fmt::format("{} calls, all answered; this card's queues are not decoded",
                             facts.session.calls);
+    f.against.push_back({0, "whether its work was done: not observed"});
+  } else if (work == 0) {
+    f.confidence = facts.boot && facts.boot->start && !facts.boot->booted ? 40 : 70;
+    f.summary = fmt::format("{} calls, all answered; no work was submitted", facts.session.calls);
   } else {
     return;  // the client left without finishing: RuleKilled
   }
+  if (facts.joined) f.confidence = std::min(f.confidence, 65);
   if (facts.survived > 0) {
     f.confidence = std::min(f.confidence, 75);
     f.against.push_back({facts.boot->last_recovery.call,
@@ -120,7 +137,11 @@ void RuleKilled(const Facts& facts, Findings& out) {
   f.rule = "killed";
   f.kind = "killed";
   const model::PhaseSpan* phase = facts.boot->phases.empty() ? nullptr : &facts.boot->phases.back();
-  if (facts.boot->booted) {
+  if (facts.joined && !facts.boot->booted) {
+    f.confidence = 55;
+    f.summary = "the client ended without finishing; its start is not in the trace";
+    f.evidence.push_back({facts.boot->joined.call, "first that is seen of this session"});
+  } else if (facts.boot->booted) {
     f.confidence = 70;
     f.summary = "the client ended without finishing (killed or crashed): no SCRATCH_REG6 write";
     f.evidence.push_back({facts.boot->booted.call, "SCRATCH_REG6 = 1: session running"});
@@ -138,7 +159,13 @@ void RuleKilled(const Facts& facts, Findings& out) {
   } else {
     f.advice = Advice::kRestartProcess;
     f.reason = "the next start finds the note: " + boot.NextStart();
-    if (!facts.boot->booted || f.reason.find("full boot") != std::string::npos)
+    if (facts.joined && !facts.boot->booted)
+      f.reason =
+          "if its boot had come to the end, the next start finds the note (REG6 = 1, not observed) "
+          "and does a full boot with mode-1 reset";
+    else if (!facts.boot->booted)
+      f.reason = AfterHalfABoot(*facts.boot);
+    else if (f.reason.find("full boot") != std::string::npos)
       f.reason =
           "the next start finds the note and does a full boot with mode-1 reset; no reboot needed";
   }

@@ -3,6 +3,7 @@
 
 #include "decoder/explain/card.h"
 #include "decoder/explain/rules.h"
+#include "schemas/amd/smu.h"
 
 namespace tg::explain {
 namespace {
@@ -16,6 +17,38 @@ int Certainty(uint64_t waited_ns) {
   return waited_ns >= kLimit ? 95 : waited_ns >= kLong ? 75 : 40;
 }
 
+// "message 0x5 GetSmuVersion"; a message without a known name is named by its number already.
+std::string MessageText(const model::SmuExchange& e) {
+  if (!e.debug && e.name.starts_with("message ")) return e.name;
+  if (e.debug && e.name.starts_with("debug message "))
+    return fmt::format("debug message {:#x}", e.message);
+  return fmt::format("message {:#x} {}", e.message, e.name);
+}
+
+bool IsModeOneReset(const Facts& facts, const model::SmuExchange& e) {
+  const model::Stamp reset = facts.boot ? facts.boot->mode1_reset : model::Stamp();
+  return reset && reset.call == e.sent.call;
+}
+
+// The power controller lives and said no. The driver takes any answer but 1 for none.
+void SmuRefused(const Facts& facts, const model::SmuExchange& last, Finding& f) {
+  f.rule = "smu_refused";
+  f.summary = fmt::format("SMU answered {} with {:#x} ({}), for {}", MessageText(last),
+                          *last.response, amd::SmuResponseText(*last.response),
+                          Duration(last.last_poll.time_ns - last.sent.time_ns));
+  f.evidence.push_back({last.answered.call,
+                        "the power controller is alive; the driver waits for 1 only, up to 10 s"});
+  if (IsModeOneReset(facts, last)) {
+    f.advice = Advice::kPowerCycle;
+    f.reason = "the power controller refuses the mode-1 reset, the only one the driver has";
+    return;
+  }
+  AdviseCardReset(facts, f,
+                  "the power controller answers, so a mode-1 reset reaches it and starts its "
+                  "firmware afresh");
+  AfterReset(facts, last.sent.call, f);
+}
+
 void SmuFinding(const Facts& facts, Findings& out) {
   const model::SmuExchange* last = facts.device.smu().exchanges().newest();
   if (!last || last->response == 1u || last->polls == 0 || last->sent.call < facts.first_call)
@@ -24,21 +57,22 @@ void SmuFinding(const Facts& facts, Findings& out) {
   // SetSoftMinByFreq may go unanswered for 20 ms, the liveness check for 100 ms: the driver goes
   // on.
   if (waited < kLong && facts.last_call > last->last_poll.call + 2) return;
-  // An answer other than 1 shows to the driver as no answer.
-  const bool refused = last->response.has_value();
   Finding f;
-  f.rule = refused ? "smu_refused" : "smu_dead";
   f.kind = "hang";
   f.confidence = Certainty(waited);
-  f.summary = refused ? fmt::format("SMU answered message {:#x} {} with {:#x}, not 1, for {}",
-                                    last->message, last->name, *last->response, Duration(waited))
-                      : fmt::format("SMU message {:#x} {} unanswered for {} ({} polls)",
-                                    last->message, last->name, Duration(waited), last->polls);
-  f.evidence.push_back({last->sent.call, fmt::format("message {:#x} {} argument {:#x}",
-                                                     last->message, last->name, last->argument)});
+  f.evidence.push_back(
+      {last->sent.call, fmt::format("{} argument {:#x}", MessageText(*last), last->argument)});
   f.evidence.push_back({last->last_poll.call, "last poll of the response register"});
-  if (facts.boot && facts.boot->mode1_reset && facts.boot->mode1_reset.call >= last->sent.call)
-    f.evidence.push_back({facts.boot->mode1_reset.call, "it was the mode-1 reset itself"});
+  if (last->response) {
+    SmuRefused(facts, *last, f);
+    out.push_back(std::move(f));
+    return;
+  }
+  f.rule = "smu_dead";
+  f.summary = fmt::format("SMU {} unanswered for {} ({} polls)", MessageText(*last),
+                          Duration(waited), last->polls);
+  if (IsModeOneReset(facts, *last))
+    f.evidence.push_back({last->sent.call, "it was the mode-1 reset itself"});
   f.advice = Advice::kReboot;
   f.reason =
       "the power controller carries out the driver's reset too, so no reset of the driver can "

@@ -117,4 +117,30 @@ void RulePollStuck(const Facts& facts, Findings& out) {
   out.push_back(std::move(f));
 }
 
+// A client of such a card waits in memory that it has mapped, without a word on the wire, and gives
+// up after 30 s without progress (HCQDEV_WAIT_TIMEOUT_MS).
+void RuleSilentEnd(const Facts& facts, Findings& out) {
+  constexpr uint64_t kClientLimit = 29'000'000'000;
+  const model::Vendor vendor = facts.device.vendor();
+  if (vendor != model::Vendor::kNvidia && vendor != model::Vendor::kOther) return;
+  if (facts.silence_ns < kClientLimit || facts.server_closed_first) return;
+  Finding f;
+  f.rule = "silent_end";
+  f.kind = "hang";
+  f.confidence = 52;
+  f.summary = fmt::format("silence for {} at the end: the client may have waited for the card",
+                          Duration(facts.silence_ns));
+  f.evidence.push_back({facts.last_call, "last call before the silence"});
+  constexpr size_t kShown = 5;  // the newest
+  const auto& writes = facts.session.recent_writes;
+  for (size_t i = writes.size() > kShown ? writes.size() - kShown : 0; i < writes.size(); i++)
+    if (const auto& write = writes[i]; write.seq >= facts.first_call)
+      f.evidence.push_back({write.seq, "among the last writes: " + model::WriteText(write)});
+  f.against.push_back(
+      {0, "this card's queues are not decoded: a client that had nothing to do looks the same"});
+  f.advice = Advice::kRestartProcess;
+  f.reason = "the driver's next start resets the card; if it stops there again, power-cycle";
+  out.push_back(std::move(f));
+}
+
 }  // namespace tg::explain

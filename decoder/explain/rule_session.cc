@@ -90,7 +90,9 @@ void RuleServerGone(const Facts& facts, Findings& out) {
   f.confidence = !facts.refusals.empty() ? 50 : facts.wait_ns >= 29'500'000'000 ? 78 : 86;
   f.summary = "the server closed the connection mid-session: driver or TinyGPU.app gone";
   f.advice = Advice::kRestartProcess;
-  f.reason = "the next boot is a full one; if MAP_BAR then fails, replug the card";
+  f.reason = facts.device.vendor() == model::Vendor::kAmd
+                 ? "the next boot is a full one; if MAP_BAR then fails, replug the card"
+                 : "if MAP_BAR then fails, replug the card";
   for (const model::Warning& w : facts.warnings) {
     if (w.call < facts.first_call) continue;
     if (w.rule == "T6") {
@@ -146,7 +148,13 @@ void RuleUnanswered(const Facts& facts, Findings& out) {
     return;
   }
   f.advice = Advice::kReplug;
-  f.reason = "the read never came back from the bus; reboot if the card stays away";
+  f.reason = "the access never came back from the bus; reboot if the card stays away";
+  if (static_cast<wire::Command>(last.header.command) == wire::Command::kReset) {
+    f.summary = fmt::format("no answer to RESET for {}: the card does not come back from it",
+                            Duration(waited));
+    f.advice = Advice::kPowerCycle;
+    f.reason = "a reset that does not end leaves the link down; reboot if the card stays away";
+  }
   out.push_back(std::move(f));
 }
 

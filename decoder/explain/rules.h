@@ -34,6 +34,7 @@ void RuleShortReply(const Facts& facts, Findings& out);      // T3
 void RuleNotStarted(const Facts& facts, Findings& out);      // 10, 11: an engine that never began
 void RuleShifted(const Facts& facts, Findings& out);         // answers taken for others
 void RulePollStuck(const Facts& facts, Findings& out);       // B03, B06, other cards
+void RuleSilentEnd(const Facts& facts, Findings& out);       // other cards
 void RuleBarAddress(const Facts& facts, Findings& out);      // B06
 void RuleOverrun(const Facts& facts, Findings& out);         // B08
 void RuleDesync(const Facts& facts, Findings& out);          // B04

@@ -45,6 +45,10 @@ const PhaseSpan* BootSession::Find(Phase phase) const {
   return nullptr;
 }
 
+std::string_view BootSession::NameOf(const PhaseSpan& span) const {
+  return joined && span.phase == Phase::kConnect ? "start not seen" : PhaseName(span.phase);
+}
+
 Phase Boot::phase() const {
   return open_ ? open_->phase : Phase::kConnect;
 }
@@ -160,19 +164,23 @@ void Boot::OnMode1Reset(Stamp at) {
 }
 
 void Boot::OnDoorbell(Stamp at) {
+  BootSession& s = Session(at);
   const Phase now = phase();
-  if (now == Phase::kQueues || now == Phase::kDone || now == Phase::kConnect) {
-    Enter(Phase::kRun, at);
-  } else if (now == Phase::kRecovery) {
-    Enter(Phase::kRun, at);
-  }
+  if (now == Phase::kRun || now == Phase::kFinish) return;
+  // Nothing rings before the queues are set up: the way to there is not in the trace.
+  if (now < Phase::kDone && !s.joined) s.joined = at;
+  Enter(Phase::kRun, at);
 }
 
 void Boot::OnRegister(const RegisterAccess& access) {
   const Stamp at = access.at;
   const bool write = access.write;
   const Phase now = phase();
-  switch (access.reg->role) {
+  const Role role = access.reg->role;
+  if (now == Phase::kConnect && role != Role::kMemsize && (write || role != Role::kScratch7)) {
+    if (BootSession& s = Session(at); !s.joined) s.joined = at;
+  }
+  switch (role) {
     case Role::kMemsize:
       if (write) return;
       if (now > Phase::kDecision && sessions_.size() < kMaxSessions) {
@@ -205,7 +213,8 @@ void Boot::OnRegister(const RegisterAccess& access) {
         return;
       }
       s.reg6_written = access.value;
-      if (now == Phase::kDone && access.value == 1) {
+      // An end in error state is not the first that is seen of a session: a boot's end is.
+      if ((now == Phase::kDone || now == Phase::kConnect) && access.value == 1) {
         s.booted = at;
         s.end = SessionEnd::kRunning;
         // What follows belongs to the queues; the span begins with the next call.
@@ -216,6 +225,10 @@ void Boot::OnRegister(const RegisterAccess& access) {
       s.ended = at;
       return;
     }
+    case Role::kIhWptr:
+      // Only a driver that runs reads it, when it waits or has waited.
+      if (!write && now == Phase::kConnect) Enter(Phase::kRun, at);
+      return;
     case Role::kFaultStatusGc:
       if (!write && now == Phase::kDecision && !sessions_.back().fault_read) {
         sessions_.back().fault_read = access.value;

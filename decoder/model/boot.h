@@ -61,6 +61,10 @@ std::string_view SessionEndName(SessionEnd end);
 struct BootSession {
   uint32_t connection = 0;
   Stamp start;
+  // The first register or doorbell of a session whose beginning is not in the trace: the driver
+  // reads the memory size before any other register, and rings no doorbell before its boot is
+  // through. None: the start was seen, or nothing of it.
+  Stamp joined;
   std::vector<PhaseSpan> phases;  // never empty
   BootKind kind = BootKind::kUnknown;
   std::string reason;  // why full or partial, in one sentence; empty before the decision
@@ -77,6 +81,8 @@ struct BootSession {
 
   Stamp last() const { return phases.empty() ? start : phases.back().last; }
   const PhaseSpan* Find(Phase phase) const;
+  // "psp"; "start not seen" for what came before the first phase that was recognised.
+  std::string_view NameOf(const PhaseSpan& span) const;
 };
 
 class Boot {

@@ -20,7 +20,7 @@ Json SessionJson(const model::BootSession& session) {
   for (const model::PhaseSpan& span : session.phases) {
     if (span.calls == 0) continue;
     Json j;
-    j["name"] = model::PhaseName(span.phase);
+    j["name"] = session.NameOf(span);
     j["first"] = span.first.call;
     j["last"] = span.last.call;
     j["calls"] = span.calls;
@@ -29,6 +29,7 @@ Json SessionJson(const model::BootSession& session) {
     out["phases"].push_back(std::move(j));
   }
   out["connection"] = session.connection;
+  out["joined_seq"] = SeqOrNull(session.joined);
   out["booted_seq"] = SeqOrNull(session.booted);
   out["mode1_reset_seq"] = SeqOrNull(session.mode1_reset);
   out["recoveries"] = session.recoveries;
@@ -379,6 +380,10 @@ void BootSectionText(const Json& boot, Output& out, bool full) {
     if (session["kind"] == "unknown") title = "decision between full and partial boot not observed";
     if (count > 1) title = fmt::format("{} (start {} of {})", title, index, count);
     SectionRow(out, "kind", title);
+    if (!session["joined_seq"].is_null())
+      SectionRow(out, "",
+                 "the start of this session is not in the trace: seen from " +
+                     SeqText(session["joined_seq"]) + " on");
     SectionRow(out, "reason", SectionText(session["reason"]));
     PhasesText(session, out);
     if (!session["mode1_reset_seq"].is_null()) {

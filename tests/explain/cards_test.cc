@@ -23,17 +23,8 @@ std::string All(const Explanation& e) {
   return all;
 }
 
-void Work(Scene& s) {
-  s.Boot();
-  s.Queues();
-  s.SdmaSubmit(1, 0);
-  s.Timeline(1);
-  s.SdmaRead(s.sdma_wptr());
-  s.Drain();
-}
-
 Explanation SdmaStuck(Scene& s) {
-  Work(s);
+  s.Copies();
   s.SdmaSubmit(2, 1);
   s.SdmaRead(s.sdma_wptr() - 44);  // past the POLL
   s.Wait(30);
@@ -100,7 +91,7 @@ TEST(Cards, WhatTheNextStartOfAKilledSessionDoes) {
     s.pci_device = card;
     s.xgmi_max_region = max_region;
     s.xgmi_segment = max_region ? 0x3000 : 0;
-    Work(s);
+    s.Copies();
     s.Closed();
     const Explanation e = s.Explain();
     EXPECT_EQ(e.verdict().kind, "killed") << All(e);
@@ -142,7 +133,7 @@ TEST(Cards, TheDriverRefusesToStartOnAHiveLeftRunning) {
 TEST(Cards, TlbOfMi350xAsksForTheResetThatWorksThere) {
   Scene s;
   s.pci_device = kMi350x;
-  Work(s);
+  s.Copies();
   s.W("regGCVM_INVALIDATE_ENG17_REQ", 0xf80001);
   s.Poll("regGCVM_INVALIDATE_ENG17_ACK", 0, 10);
   s.Closed();
@@ -155,7 +146,7 @@ TEST(Cards, TlbOfMi350xAsksForTheResetThatWorksThere) {
 TEST(Cards, SdmaInterruptOfGfx9) {
   Scene s;
   s.pci_device = kMi300x;
-  Work(s);
+  s.Copies();
   s.SdmaSubmit(2, 1);
   s.SdmaRead(s.sdma_wptr() - 44);
   s.Sleep(0.2);

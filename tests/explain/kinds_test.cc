@@ -23,18 +23,6 @@ std::string Texts(const std::vector<Evidence>& list) {
   return all;
 }
 
-void Work(Scene& s) {  // a copy and a kernel that went well
-  s.Boot();
-  s.Queues();
-  s.SdmaSubmit(1, 0);
-  s.Timeline(1);
-  s.SdmaRead(s.sdma_wptr());
-  s.Drain();
-  s.ComputeSubmit(2, 1);
-  s.Timeline(2);
-  s.ComputeRead(s.compute_wptr());
-  s.Drain();
-}
 // A copy that stops in its COPY packet.
 void StuckCopy(Scene& s, uint32_t n = 3) {
   s.SdmaSubmit(n, n - 1);
@@ -59,7 +47,7 @@ void KernelDone(Scene& s, uint32_t n) {
 // BEAM gives kernels up after their time and goes on: can_recover is for that.
 TEST(Kinds, TimeoutsWithWorkDoneSinceAreNoHang) {
   Scene s;
-  Work(s);
+  s.Work();
   KernelGivenUp(s, 3);
   KernelDone(s, 4);
   KernelGivenUp(s, 5);
@@ -74,7 +62,7 @@ TEST(Kinds, TimeoutsWithWorkDoneSinceAreNoHang) {
 TEST(Kinds, AFailedKernelThatWasGivenUpIsNotTheVerdict) {
   for (const bool went_on : {false, true}) {
     Scene s;
-    Work(s);
+    s.Work();
     s.ComputeSubmit(3, 2);
     s.Sleep(0.2);
     s.Interrupt(20, 239, {1u << 21, 2u << 6, 0, 0});
@@ -92,7 +80,7 @@ TEST(Kinds, AFailedKernelThatWasGivenUpIsNotTheVerdict) {
 
 TEST(Kinds, TheSecondTimeoutMayBeTheHang) {
   Scene s;
-  Work(s);
+  s.Work();
   KernelGivenUp(s, 3);
   KernelDone(s, 4);
   StuckCopy(s, 5);
@@ -107,7 +95,7 @@ TEST(Kinds, TheSecondTimeoutMayBeTheHang) {
 // Recovery does not reset SDMA: kernels run again, the copy stays where it is.
 TEST(Kinds, AStuckCopyIsNotSurvivedByKernels) {
   Scene s;
-  Work(s);
+  s.Work();
   StuckCopy(s);
   s.Wait(30);
   s.Recover();
@@ -122,7 +110,7 @@ TEST(Kinds, AStuckCopyIsNotSurvivedByKernels) {
 
 TEST(Kinds, ACardThatFallsOffInAWaitIsLost) {
   Scene s;
-  Work(s);
+  s.Work();
   StuckCopy(s);
   s.Wait(5);
   for (int i = 0; i < 200; i++) s.R("regIH_RB_WPTR", 0xffffffff);
@@ -134,7 +122,7 @@ TEST(Kinds, ACardThatFallsOffInAWaitIsLost) {
 // What a lost card answers is no interrupt either.
 TEST(Kinds, EntriesOfOnesAreNoInterrupts) {
   Scene s;
-  Work(s);
+  s.Work();
   StuckCopy(s);
   s.Wait(5);
   s.R("regIH_RB_WPTR", 0xffffffff);
@@ -150,7 +138,7 @@ TEST(Kinds, EntriesOfOnesAreNoInterrupts) {
 // Thirty seconds of waiting in vain come before the server's end.
 TEST(Kinds, AServerThatLeavesAClientLongHung) {
   Scene s;
-  Work(s);
+  s.Work();
   StuckCopy(s);
   s.Wait(30);
   s.Closed("server");
@@ -162,7 +150,7 @@ TEST(Kinds, AServerThatLeavesAClientLongHung) {
 
 TEST(Kinds, TwoFaultsAreBothTold) {
   Scene s;
-  Work(s);
+  s.Work();
   StuckCopy(s);
   s.ComputeSubmit(4, 2);
   s.Sleep(0.2);
@@ -183,7 +171,7 @@ TEST(Kinds, TwoFaultsAreBothTold) {
 // CP_EOP_INTERRUPT (181): the driver compares with another name, so it ends the wait at once.
 TEST(Kinds, AnInterruptThatMeansNoHarmEndsTheWait) {
   Scene s;
-  Work(s);
+  s.Work();
   s.ComputeSubmit(3, 2);
   s.Sleep(0.2);
   s.Interrupt(20, 181);
@@ -201,7 +189,7 @@ TEST(Kinds, BitErrorsAreTheCards) {
       {197, "CP_ECC_ERROR"}, {201, "CP_FUE_ERROR"}, {62, "SDMA_ECC"}, {64, "SDMA_SRAM_ECC"}};
   for (const auto& [source, name] : sources) {
     Scene s;
-    Work(s);
+    s.Work();
     s.ComputeSubmit(3, 2);
     s.Sleep(0.2);
     s.Interrupt(10, source);
@@ -240,7 +228,7 @@ TEST(Kinds, StuckAtOnceThoughStartedWithAmReset) {
 TEST(Kinds, AnExceptionThatEndsInAnOrderlyFinishIsNoHealth) {
   {
     Scene s;
-    Work(s);
+    s.Work();
     s.W("regGCVM_INVALIDATE_ENG17_REQ", 0xf80001);
     s.Poll("regGCVM_INVALIDATE_ENG17_ACK", 0, 10);
     s.Finish();
@@ -249,7 +237,7 @@ TEST(Kinds, AnExceptionThatEndsInAnOrderlyFinishIsNoHealth) {
   }
   {
     Scene s;
-    Work(s);
+    s.Work();
     s.Request(wire::Command::kMapSysmemFd, 0, 0x1000);
     s.Reply(0, 0, {}, 1);
     s.Finish();
@@ -260,7 +248,7 @@ TEST(Kinds, AnExceptionThatEndsInAnOrderlyFinishIsNoHealth) {
 // ... but what was survived did not end it.
 TEST(Kinds, WhatWorkFollowedIsNotTheEnd) {
   Scene s;
-  Work(s);
+  s.Work();
   s.Poll("regCP_HQD_ACTIVE", 1, 10);  // no dequeue was asked for: not the driver's loop
   s.Request(wire::Command::kMapSysmemFd, 0, 0x1000);
   s.Reply(0, 0, {}, 1);
@@ -274,7 +262,7 @@ TEST(Kinds, WhatWorkFollowedIsNotTheEnd) {
 // The driver clears the RAS bits once it has seen them.
 TEST(Kinds, RasBitsThatWereClearedWereStillThere) {
   Scene s;
-  Work(s);
+  s.Work();
   s.ComputeSubmit(3, 2);
   const auto* reg = s.device.registers().map().FindDef("regBIF_BX0_BIF_DOORBELL_INT_CNTL");
   const auto field = [reg](const char* name) {
@@ -296,7 +284,7 @@ TEST(Kinds, RasBitsThatWereClearedWereStillThere) {
 // What the verdict says better is not said a second time.
 TEST(Kinds, OneIncidentOneFinding) {
   Scene s;
-  Work(s);
+  s.Work();
   StuckCopy(s);
   s.Wait(30);
   s.Recover();
@@ -309,7 +297,7 @@ TEST(Kinds, OneIncidentOneFinding) {
 // Where the faulting queue stands belongs to the fault; the other engine's trouble does not.
 TEST(Kinds, AFaultCoversItsOwnQueueOnly) {
   Scene s;
-  Work(s);
+  s.Work();
   s.ComputeSubmit(3, 2);
   s.ComputeRead(s.compute_wptr() - 20);  // never began
   s.Sleep(0.2);
@@ -329,7 +317,7 @@ TEST(Kinds, AFaultCoversItsOwnQueueOnly) {
 
 TEST(Kinds, TheNewestWritesAreTheSuspects) {
   Scene s;
-  Work(s);
+  s.Work();
   for (uint32_t i = 0; i < 30; i++) s.Write(5, 0x1000 + 4 * i, i);
   s.Request(wire::Command::kMmioRead, 5, s.At("regIH_RB_WPTR"), 4);
   s.Sleep(20);

@@ -120,6 +120,26 @@ class Scene : public model::Feeder {
     Timeline(0);
   }
 
+  // Boot, queues and copies 1..n that went well.
+  void Copies(uint32_t n = 1) {
+    Boot();
+    Queues();
+    for (uint32_t i = 1; i <= n; i++) {
+      SdmaSubmit(i, i - 1);
+      Timeline(i);
+      SdmaRead(sdma_wptr_);
+    }
+    Drain();
+  }
+  // The same with one copy and a kernel after it: two submissions.
+  void Work() {
+    Copies();
+    ComputeSubmit(2, 1);
+    Timeline(2);
+    ComputeRead(compute_wptr_);
+    Drain();
+  }
+
   // POLL timeline >= wait; COPY `bytes` staging -> VRAM; FENCE timeline = n.
   void SdmaSubmit(uint32_t n, uint32_t wait, bool ring_doorbell = true, uint32_t bytes = 0x1000) {
     Put(2, 3, sdma_wptr_, 1,

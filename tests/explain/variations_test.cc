@@ -11,17 +11,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-void Work(Scene& s, int copies = 1) {
-  s.Boot();
-  s.Queues();
-  for (int i = 1; i <= copies; i++) {
-    s.SdmaSubmit(static_cast<uint32_t>(i), static_cast<uint32_t>(i - 1));
-    s.Timeline(static_cast<uint64_t>(i));
-    s.SdmaRead(s.sdma_wptr());
-  }
-  s.Drain();
-}
-
 void HangAtCopy(Scene& s, uint32_t n) {
   s.SdmaSubmit(n, n - 1);
   s.SdmaRead(s.sdma_wptr() - 44);  // past the POLL
@@ -40,7 +29,7 @@ std::string Findings(const Explanation& e) {
 TEST(Variations, SecondSdmaEngine) {
   Scene s;
   s.sdma_engine = 1;
-  Work(s);
+  s.Copies();
   HangAtCopy(s, 2);
   s.Closed();
   const Explanation e = s.Explain();
@@ -50,11 +39,11 @@ TEST(Variations, SecondSdmaEngine) {
 
 TEST(Variations, RecursInANewProcess) {
   Scene s;
-  Work(s);
+  s.Copies();
   HangAtCopy(s, 2);
   s.Left();
   s.Again(2);
-  Work(s);
+  s.Copies();
   HangAtCopy(s, 2);
   s.Closed();
   const Explanation e = s.Explain();
@@ -64,7 +53,7 @@ TEST(Variations, RecursInANewProcess) {
 
 TEST(Variations, RecursAfterAModeOneReset) {
   Scene s;
-  Work(s);
+  s.Copies();
   HangAtCopy(s, 2);
   s.Left();
   s.Again(2);
@@ -83,11 +72,11 @@ TEST(Variations, RecursAfterAModeOneReset) {
 
 TEST(Variations, AHealthyRunAfterAHungOneTellsBoth) {
   Scene s;
-  Work(s);
+  s.Copies();
   HangAtCopy(s, 2);
   s.Left();
   s.Again(2);
-  Work(s);
+  s.Copies();
   s.Finish();
   s.Closed();
   const Explanation e = s.Explain();
@@ -99,7 +88,7 @@ TEST(Variations, AHealthyRunAfterAHungOneTellsBoth) {
 
 TEST(Variations, ALookAtTheCardAfterAHangIsNotTheVerdict) {
   Scene s;
-  Work(s);
+  s.Copies();
   HangAtCopy(s, 2);
   s.Left();
   s.Again(2);
@@ -111,11 +100,11 @@ TEST(Variations, ALookAtTheCardAfterAHangIsNotTheVerdict) {
 
 TEST(Variations, WhatAnEarlierClientLeftOpenIsNotThisOnes) {
   Scene s;
-  Work(s);
+  s.Copies();
   s.Request(wire::Command::kMmioRead, 5, s.At("regIH_RB_WPTR"), 4);
   s.Left();
   s.Again(2);
-  Work(s);
+  s.Copies();
   s.Finish();
   s.Closed();
   const Explanation e = s.Explain();
@@ -124,7 +113,7 @@ TEST(Variations, WhatAnEarlierClientLeftOpenIsNotThisOnes) {
 
 TEST(Variations, SleepingAfterManyCopiesIsNoLeak) {
   Scene s;
-  Work(s, 40);
+  s.Copies(40);
   s.Sleep(20);
   s.Closed();
   const Explanation e = s.Explain();
@@ -133,7 +122,7 @@ TEST(Variations, SleepingAfterManyCopiesIsNoLeak) {
 
 TEST(Variations, AServerThatLeavesAfterTheEndIsNotAtFault) {
   Scene s;
-  Work(s);
+  s.Copies();
   s.Finish();
   s.Closed("server");
   const Explanation e = s.Explain();
@@ -142,7 +131,7 @@ TEST(Variations, AServerThatLeavesAfterTheEndIsNotAtFault) {
 
 TEST(Variations, OneRegisterThatReadsOnesOnceIsNoLostDevice) {
   Scene s;
-  Work(s);
+  s.Copies();
   s.R("regCP_STAT", 0xffffffff);
   s.R("regIH_RB_WPTR", 0);
   s.R("regCP_STAT", 0);
@@ -154,7 +143,7 @@ TEST(Variations, OneRegisterThatReadsOnesOnceIsNoLostDevice) {
 
 TEST(Variations, ACutTraceOfALongWaitIsNotConfident) {
   Scene s;
-  Work(s);
+  s.Copies();
   s.SdmaSubmit(2, 1);
   s.SdmaRead(s.sdma_wptr() - 44);
   s.Wait(12);
@@ -167,7 +156,7 @@ TEST(Variations, ACutTraceOfALongWaitIsNotConfident) {
 
 TEST(Variations, WritePointerRegisterBehindTheDoorbell) {
   Scene s;
-  Work(s);
+  s.Copies();
   s.SdmaSubmit(2, 1);
   s.SdmaRead(s.sdma_wptr() - 68);
   s.Wait(3);
@@ -207,7 +196,7 @@ TEST(Variations, AServerThatServesSomebodyElse) {
 
 TEST(Variations, EmptyInterruptRingReadOverAndOver) {
   Scene s;
-  Work(s);
+  s.Copies();
   s.R("regIH_RB_WPTR", 0);
   s.R("regIH_RB_RPTR", 0);
   for (uint32_t i = 0; i < 80; i++) s.Read(0, 0x3000 + i * 4, 0);

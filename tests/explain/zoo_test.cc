@@ -22,32 +22,19 @@ struct Animal {
   int at_least = 50;    // confidence
 };
 
-void Work(Scene& s) {  // two submissions that went well
-  s.Boot();
-  s.Queues();
-  s.SdmaSubmit(1, 0);
-  s.Timeline(1);
-  s.SdmaRead(s.sdma_wptr());
-  s.Drain();
-  s.ComputeSubmit(2, 1);
-  s.Timeline(2);
-  s.ComputeRead(s.compute_wptr());
-  s.Drain();
-}
-
 const std::vector<Animal>& Zoo() {
   static const std::vector<Animal> zoo = {
       // ---- nothing wrong ----
       {"Healthy",
        [](Scene& s) {
-         Work(s);
+         s.Work();
          s.Finish();
          s.Closed();
        },
        "healthy", "healthy", Advice::kNothing, "2 submissions, all done", 80},
       {"LongKernel25s",
        [](Scene& s) {
-         Work(s);
+         s.Work();
          s.ComputeSubmit(3, 2);
          s.Wait(25);
          s.Timeline(3);
@@ -59,7 +46,7 @@ const std::vector<Animal>& Zoo() {
        "healthy", "healthy", Advice::kNothing, "3 submissions, all done", 80},
       {"InterruptedByCtrlC",
        [](Scene& s) {
-         Work(s);
+         s.Work();
          s.ComputeSubmit(3, 2);
          s.Wait(4);
          s.Finish();
@@ -76,7 +63,7 @@ const std::vector<Animal>& Zoo() {
       // ---- row 3, B03 ----
       {"DeviceGone",
        [](Scene& s) {
-         Work(s);
+         s.Work();
          s.CfgRead(0, 4, 0x744c1002);
          s.R("regIH_RB_WPTR", 0x10);
          s.Write(2, 0x800, 0x44, 8);
@@ -87,7 +74,7 @@ const std::vector<Animal>& Zoo() {
        "device_gone", "device_lost", Advice::kReboot, "gone from the bus", 90},
       {"BarOrLink",
        [](Scene& s) {
-         Work(s);
+         s.Work();
          for (int i = 0; i < 30; i++) s.R("regIH_RB_WPTR", 0xffffffff);
          s.CfgRead(0, 4, 0x744c1002);
          s.Closed();
@@ -96,14 +83,14 @@ const std::vector<Animal>& Zoo() {
       // ---- row 4 ----
       {"ServerGone",
        [](Scene& s) {
-         Work(s);
+         s.Work();
          s.Closed("server");
        },
        "server_gone", "device_lost", Advice::kRestartProcess, "server closed the connection", 80},
       // ---- rows 5, 6 ----
       {"ComputePageFault",
        [](Scene& s) {
-         Work(s);
+         s.Work();
          s.ComputeSubmit(3, 2);
          s.Sleep(0.2);
          s.Interrupt(10, 0);  // GFX UTCL2_FAULT
@@ -119,7 +106,7 @@ const std::vector<Animal>& Zoo() {
        "page_fault", "hang", Advice::kRestartProcess, "TCP", 85},
       {"SdmaPageFault",
        [](Scene& s) {
-         Work(s);
+         s.Work();
          s.SdmaSubmit(3, 2);
          s.Sleep(0.2);
          s.Interrupt(10, 0);
@@ -135,7 +122,7 @@ const std::vector<Animal>& Zoo() {
       // ---- row 7 ----
       {"BadOpcode",
        [](Scene& s) {
-         Work(s);
+         s.Work();
          s.ComputeSubmit(3, 2);
          s.Sleep(0.2);
          s.Interrupt(20, 183);
@@ -147,7 +134,7 @@ const std::vector<Animal>& Zoo() {
        "bad_packet", "hang", Advice::kRestartProcess, "BAD_OPCODE", 85},
       {"ShaderError",
        [](Scene& s) {
-         Work(s);
+         s.Work();
          s.ComputeSubmit(3, 2);
          s.Sleep(0.2);
          // SQ interrupt: encoding 2 (error) in ctx1[7:6], type 1 (ILLEGAL_INST) in ctx0[24:21]
@@ -161,7 +148,7 @@ const std::vector<Animal>& Zoo() {
       // ---- row 8: SDMA waits for a kernel that does not end ----
       {"ComputeHangSdmaInnocent",
        [](Scene& s) {
-         Work(s);
+         s.Work();
          s.ComputeSubmit(3, 2);
          s.SdmaSubmit(4, 3);
          s.SdmaRead(0x44);
@@ -175,7 +162,7 @@ const std::vector<Animal>& Zoo() {
       // ---- rows 9, 11: compute waits for a copy that does not end ----
       {"SdmaStuckAtCopy",
        [](Scene& s) {
-         Work(s);
+         s.Work();
          s.SdmaSubmit(3, 2);
          s.ComputeSubmit(4, 3);
          s.SdmaRead(0x44 + 6 * 4);  // past the POLL
@@ -187,7 +174,7 @@ const std::vector<Animal>& Zoo() {
        "sdma_stuck", "hang", Advice::kRestartProcess, "SDMA0 stuck at COPY_LINEAR", 85},
       {"SdmaStuckStillWaiting",
        [](Scene& s) {
-         Work(s);
+         s.Work();
          s.SdmaSubmit(3, 2);
          s.SdmaRead(0x44);
          s.Wait(30.5);
@@ -199,7 +186,7 @@ const std::vector<Animal>& Zoo() {
       // ---- row 10 ----
       {"WaitsForNobody",
        [](Scene& s) {
-         Work(s);
+         s.Work();
          s.SdmaSubmit(4, 3);  // number 3 was never submitted
          s.SdmaRead(0x44);
          s.Wait(30);
@@ -210,7 +197,7 @@ const std::vector<Animal>& Zoo() {
        "host_died", "hang", Advice::kRestartProcess, "nobody submitted", 80},
       {"DoorbellLost",
        [](Scene& s) {
-         Work(s);
+         s.Work();
          s.SdmaSubmit(3, 2, false);  // pointer written, doorbell never rung
          s.SdmaRead(0x44);
          s.Wait(30);
@@ -221,7 +208,7 @@ const std::vector<Animal>& Zoo() {
        "doorbell_lost", "hang", Advice::kRestartProcess, "doorbell lost", 85},
       {"FenceLost",
        [](Scene& s) {
-         Work(s);
+         s.Work();
          s.SdmaSubmit(3, 2);
          s.SdmaRead(s.sdma_wptr());  // all read, timeline still 2
          s.Wait(30);
@@ -233,7 +220,7 @@ const std::vector<Animal>& Zoo() {
       // ---- row 13 ----
       {"Killed",
        [](Scene& s) {
-         Work(s);
+         s.Work();
          s.Closed();
        },
        "killed", "killed", Advice::kRestartProcess, "without finishing", 60},
@@ -259,7 +246,7 @@ const std::vector<Animal>& Zoo() {
        "psp_dead", "hang", Advice::kAmReset, "PSP did not finish", 85},
       {"TlbStuck",
        [](Scene& s) {
-         Work(s);
+         s.Work();
          s.W("regGCVM_INVALIDATE_ENG17_REQ", 0xf80001);
          s.Poll("regGCVM_INVALIDATE_ENG17_ACK", 0, 10);
          s.Closed();
@@ -286,7 +273,7 @@ const std::vector<Animal>& Zoo() {
        "rlc_stuck", "hang", Advice::kAmReset, "safe mode", 85},
       {"FatalHardwareError",
        [](Scene& s) {
-         Work(s);
+         s.Work();
          s.ComputeSubmit(3, 2);
          const auto* reg = s.device.registers().map().FindDef("regBIF_BX0_BIF_DOORBELL_INT_CNTL");
          const auto value =
@@ -309,7 +296,7 @@ const std::vector<Animal>& Zoo() {
       // ---- row 21 ----
       {"ServerBlocked",
        [](Scene& s) {
-         Work(s);
+         s.Work();
          s.Request(wire::Command::kMmioRead, 5, s.At("regIH_RB_WPTR"), 4);
          s.Sleep(20);
          s.Closed();
@@ -382,7 +369,7 @@ INSTANTIATE_TEST_SUITE_P(Zoo, ZooTest, ::testing::ValuesIn(Zoo()),
 TEST(Explain, LossIsNamedAndWeakens) {
   Scene with_loss, without;
   for (Scene* s : {&with_loss, &without}) {
-    Work(*s);
+    s->Work();
     s->SdmaSubmit(3, 2);
     s->SdmaRead(0x44);
     s->Wait(30);
@@ -399,7 +386,7 @@ TEST(Explain, LossIsNamedAndWeakens) {
 
 TEST(Explain, SaysWhatRecoveryLeavesAndWhatTheNextStartDoes) {
   Scene s;
-  Work(s);
+  s.Work();
   s.SdmaSubmit(3, 2);
   s.SdmaRead(0x44);
   s.Wait(30);
