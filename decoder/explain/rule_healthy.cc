@@ -1,6 +1,7 @@
 // Nothing is wrong, or nothing but the end of the client: rows 1 and 13.
 #include <fmt/format.h>
 
+#include "decoder/explain/blame.h"
 #include "decoder/explain/rules.h"
 #include "decoder/model/words.h"
 
@@ -151,6 +152,8 @@ void RuleKilled(const Facts& facts, Findings& out) {
                             phase ? model::PhaseName(phase->phase) : "connect");
   }
   f.evidence.push_back({facts.last_call, "last call before the client closed"});
+  // No wait was seen, so it is no hang; where the work stood is told all the same.
+  if (facts.work_outstanding) AddQueueEvidence(facts, f);
   const model::Boot& boot = facts.device.boot();
   if (boot.hive()) {
     f.advice = Advice::kHiveReset;

@@ -57,6 +57,10 @@ void SmuFinding(const Facts& facts, Findings& out) {
   // SetSoftMinByFreq may go unanswered for 20 ms, the liveness check for 100 ms: the driver goes
   // on.
   if (waited < kLong && facts.last_call > last->last_poll.call + 2) return;
+  // All ones for as long: the register is not reached, whatever the power controller does.
+  const auto& poll = facts.fatal_poll;
+  if (!last->response && poll && poll->target == PollTarget::kSmu && poll->value == UINT32_MAX)
+    return;
   Finding f;
   f.kind = "hang";
   f.confidence = Certainty(waited);

@@ -56,7 +56,9 @@ void RuleSdmaStuck(const Facts& facts, Findings& out) {
   const std::string left = fmt::format("{}{} bytes left", view.state.rptr_older ? "at most " : "",
                                        view.state.outstanding_bytes.value_or(0));
   const std::string at = view.state.stuck ? view.head_text() : "an unseen packet";
-  f.summary = fmt::format("{} stuck at {}: {}{}", view.name(), at, left, FenceText(view));
+  // Memory that only the client sees (TCP) may hide that the engine never began.
+  const std::string fence = FenceText(view) + (view.state.rptr_older ? " (or doorbell lost)" : "");
+  f.summary = fmt::format("{} stuck at {}: {}{}", view.name(), at, left, fence);
   AdviseOnEngine(facts, view, f);
   if (view.state.rptr_older)
     f.against.push_back({view.state.rptr_call,
@@ -88,9 +90,8 @@ void RuleSdmaStuck(const Facts& facts, Findings& out) {
   if (facts.recovered && facts.hung_again)
     f.evidence.push_back({facts.wait_last.call, "it hung again after recovery"});
   if (f.summary.size() > kColumns)
-    f.summary =
-        fmt::format("{} stuck at {}: {}{}", view.name(),
-                    view.state.stuck ? view.state.stuck->op : "a packet", left, FenceText(view));
+    f.summary = fmt::format("{} stuck at {}: {}{}", view.name(),
+                            view.state.stuck ? view.state.stuck->op : "a packet", left, fence);
   out.push_back(std::move(f));
 }
 

@@ -93,15 +93,25 @@ void RuleServerGone(const Facts& facts, Findings& out) {
   f.reason = facts.device.vendor() == model::Vendor::kAmd
                  ? "the next boot is a full one; if MAP_BAR then fails, replug the card"
                  : "if MAP_BAR then fails, replug the card";
+  // What is known to end a server comes before what only came last.
+  bool known = false;
   for (const model::Warning& w : facts.warnings) {
+    constexpr uint64_t kJustBefore = 64;  // posted writes go on until the client sees the end
     if (w.call < facts.first_call) continue;
     if (w.rule == "T6") {
       f.summary = "the server died after a write over 64 MiB, which overruns its buffer";
-      f.confidence = 88;
+      f.confidence = std::max(f.confidence, 88);
+      known = true;
+    } else if (w.rule == "range" && w.call + kJustBefore > facts.last_call) {
+      if (!known) f.summary = "the server closed the connection after an access past the end";
+      f.reason = "the card is not at fault: the client goes past the end of what is there";
+      known = true;
     } else if (w.rule == "T4") {
-      f.summary = "the server closed the connection right after a posted write, without a word";
+      if (!known)
+        f.summary = "the server closed the connection right after a posted write, without a word";
     } else if (w.rule == "T2") {
       f.summary = "the server closed the connection: " + w.text;
+      known = true;
     } else {
       continue;
     }

@@ -19,12 +19,14 @@ uint32_t EngineKey(const QueueRegister& reg, const QueueSelect& select) {
          static_cast<uint32_t>(select.pipe) << 4 | select.queue;
 }
 
-// Which SDMA engine a doorbell belongs to by the map alone.
+// Which SDMA engine a doorbell belongs to by the map alone: ten slots an engine. Not the number of
+// the driver's queue, which counts the queues of an engine first.
 std::optional<uint32_t> SdmaOfDoorbell(uint64_t offset) {
-  for (uint32_t engine = 0; engine < 16; ++engine) {
-    if (amd::SdmaDoorbell(engine) * 8ull == offset) return engine;
-  }
-  return std::nullopt;
+  constexpr uint64_t kEngines = 16, kSlots = 10;
+  if (offset % 8 != 0 || offset / 8 < amd::kDoorbellSdma0) return std::nullopt;
+  const uint64_t slot = offset / 8 - amd::kDoorbellSdma0;
+  if (slot % kSlots != 0 || slot / kSlots >= kEngines) return std::nullopt;
+  return static_cast<uint32_t>(slot / kSlots);
 }
 
 bool IsMecDoorbell(uint64_t offset) {

@@ -34,6 +34,24 @@ void Row(Output& out, std::string_view name, std::string_view value) {
   out.Line(fmt::format("  {:<12} {}", name, value));
 }
 
+// A row of as many lines as it takes; no part of it is cut, so that a search finds it.
+void Rows(Output& out, std::string_view name, const std::vector<std::string>& parts) {
+  constexpr size_t kRoom = 100 - 15;
+  std::string line;
+  const auto flush = [&] {
+    if (!line.empty()) Row(out, name, line);
+    if (!line.empty()) name = "";
+    line.clear();
+  };
+  for (size_t i = 0; i < parts.size(); i++) {
+    const std::string part = parts[i] + (i + 1 < parts.size() ? ";" : "");
+    if (!line.empty() && line.size() + 1 + part.size() > kRoom) flush();
+    if (!line.empty()) line += " ";
+    line += part;
+  }
+  flush();
+}
+
 std::string FileText(const Json& file) {
   std::string text =
       fmt::format("{}, {}, {}", Text(file["path"]), Bytes(file["size"].get<uint64_t>()),
@@ -156,10 +174,14 @@ void SessionText(const Json& report, Output& out) {
   std::string transport = OrNotObserved(s["transport"]);
   if (s["transport_inferred"].get<bool>()) transport += " (inferred from the commands)";
   Row(out, "transport", transport);
-  std::string revision = Text(s["revision"]);
-  for (size_t i = 0; i < s["evidence"].size(); i++)
-    revision += (i == 0 ? ", " : "; ") + Text(s["evidence"][i]);
-  Row(out, "protocol", revision);
+  std::vector<std::string> revision = {Text(s["revision"])};
+  for (size_t i = 0; i < s["evidence"].size(); i++) {
+    if (i == 0)
+      revision[0] += ", " + Text(s["evidence"][i]);
+    else
+      revision.push_back(Text(s["evidence"][i]));
+  }
+  Rows(out, "protocol", revision);
   Row(out, "server", OrNotObserved(s["server"]));
   Row(out, "device", s["vendor"].is_null() ? std::string("not observed") : Text(s["vendor"]));
   Row(out, "calls",

@@ -185,6 +185,18 @@ TEST(TellWhereItEnds, InSilence) {
   EXPECT_THAT(e.verdict().reason, HasSubstr("whether the client went on is not in the trace"));
 }
 
+// No wait was seen, so it is not called a hang; where the queue stands is told.
+TEST(Killed, TellsWhatWasOutstanding) {
+  Scene s;
+  s.Copies();
+  s.SdmaSubmit(2, 1);
+  s.SdmaRead(s.sdma_wptr() - 44);
+  s.Closed();
+  const Explanation e = s.Explain();
+  EXPECT_EQ(e.verdict().rule, "killed") << All(e);
+  EXPECT_THAT(Texts(e.verdict().evidence), HasSubstr("SDMA0 rptr 0x5c wptr 0x88, 44 bytes"));
+}
+
 // ---- mailboxes ----
 
 void SmuMessage(Scene& s, uint32_t message, uint32_t argument = 0) {
@@ -267,6 +279,18 @@ TEST(Mailbox, ALateAnswerIsAnAnswer) {
   s.Closed();
   const Explanation e = s.Explain();
   EXPECT_EQ(e.verdict().kind, "healthy") << All(e);
+}
+
+// The register reads all ones for 10 s: it is the link that fails, not the power controller.
+TEST(Mailbox, AllOnesAreNoSilentSmu) {
+  Scene s;
+  s.BootTo();
+  SmuMessage(s, 6);
+  s.Poll("mmMP1_SMN_C2PMSG_90", 0xffffffff, 10);
+  s.Closed();
+  const Explanation e = s.Explain();
+  EXPECT_EQ(e.verdict().kind, "device_lost") << All(e);
+  EXPECT_THAT(All(e), Not(HasSubstr("smu_dead")));
 }
 
 // A PSP command as the driver sends it; places: amd-boot, section 1.
