@@ -61,6 +61,7 @@ struct Facts {
   const ShiftWatch& shift;
   const RasError& ras;
   const ReadRun& reads;  // that the trace ends in
+  ReadRun turn;          // likewise, with other words read between
   Quiet silence;         // the newest one of the trace that ended
   ReadRun ended_reads;   // likewise
   const model::Queues& all_queues;

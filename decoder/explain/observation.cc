@@ -121,6 +121,7 @@ Facts Observation::MakeFacts(const File& file) const {
   facts.last_time_ns = last_ns_;
   facts.silence = silence_;
   facts.ended_reads = reads_.ended();
+  facts.turn = reads_.turn();
   Derive(facts);
   return facts;
 }

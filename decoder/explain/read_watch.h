@@ -4,6 +4,7 @@
 // card never wrote).
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "decoder/model/types.h"
@@ -24,6 +25,9 @@ class ReadWatch {
   void Feed(const trace::Record& record);
   // The run that the newest calls belong to; reads = 0: none.
   const ReadRun& run() const { return run_; }
+  // Of up to four words that the newest calls read in turn, the one that has not changed for the
+  // longest; reads = 0: none. Others may have: a clock beside it, say.
+  ReadRun turn() const;
   // The newest run of SYSMEM_READs that ended after lasting for long; reads = 0: none.
   const ReadRun& ended() const { return ended_; }
 
@@ -32,8 +36,11 @@ class ReadWatch {
               model::Stamp last, uint64_t times);
 
   void End();
+  void OnTurn(const wire::RequestHeader& header, uint64_t value, model::Stamp first,
+              model::Stamp last, uint64_t times);
 
   ReadRun run_;
+  std::array<ReadRun, 4> words_;  // reads = 0: free
   ReadRun ended_;
   wire::RequestHeader asked_;  // the newest request
   uint64_t asked_call_ = 0;

@@ -72,8 +72,10 @@ Named NameOf(const wire::RequestHeader& header) {
 }  // namespace
 
 void RulePollStuck(const Facts& facts, Findings& out) {
-  const ReadRun& run = facts.reads;
-  if (run.reads < kManyReads && run.duration_ns() < kLongNs) return;
+  // Several words in turn count where no single one is read over and over.
+  const bool alone = facts.reads.reads >= kManyReads || facts.reads.duration_ns() >= kLongNs;
+  const ReadRun& run = alone ? facts.reads : facts.turn;
+  if (!alone && (run.reads < kManyReads || run.duration_ns() < kLongNs)) return;
   if (run.reads < 3 || run.first.call < facts.first_call || facts.finished) return;
   const uint64_t ones = run.header.arg1 == 8 ? ~0ull : (1ull << run.header.arg1 * 8) - 1;
   const bool sysmem = run.header.command == static_cast<uint8_t>(wire::Command::kSysmemRead);
@@ -92,6 +94,7 @@ void RulePollStuck(const Facts& facts, Findings& out) {
                           model::Thousands(run.reads), Duration(run.duration_ns()));
   // The driver gives up such a loop after 10 s.
   f.confidence = run.duration_ns() >= 9'000'000'000 ? 90 : run.duration_ns() >= kLongNs ? 82 : 65;
+  if (!alone) f.confidence -= 15;
   if (!facts.whole) f.confidence -= 25;
   f.evidence.push_back(
       {run.first.call, fmt::format("first read of {}", model::TargetText(run.header))});
