@@ -161,6 +161,8 @@ void Derive(Facts& facts) {
       if (r.seq >= facts.first_call && !r.harmless) facts.refusals.push_back(r);
   }
 
+  // A wait of the connection before is over, whatever it came to.
+  if (facts.wait_first.call < facts.first_call) facts.wait_first = facts.wait_last = {};
   // One round alone is the driver's finish, which looks for interrupts once more.
   if (facts.wait_last.call > facts.wait_first.call) {
     // The rounds begin 200 ms after the wait.
@@ -176,7 +178,8 @@ void Derive(Facts& facts) {
     facts.spin_ns = facts.reads.duration_ns();
 
   for (const QueueView& view : facts.queues) {
-    if (view.unfinished()) facts.work_outstanding = true;
+    const bool earlier = view.open && view.open->doorbell_call < facts.first_call;
+    if (view.unfinished() && !earlier) facts.work_outstanding = true;
     if (view.state.outstanding_bytes) facts.queues_observed = true;
   }
   for (const model::Queue& queue : facts.all_queues.queues())

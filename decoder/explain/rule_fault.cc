@@ -69,8 +69,7 @@ void RulePageFault(const Facts& facts, Findings& out) {
   std::optional<uint64_t> va = fault ? fault->va() : std::nullopt;
   if (va) {
     f.summary = fmt::format("{} at {}", who, Hex(*va));
-    f.evidence.push_back(
-        {0, fmt::format("{} is {}", Hex(*va), facts.device.gpuvm().Describe(*va))});
+    f.evidence.push_back({0, fmt::format("{}: {}", Hex(*va), facts.device.gpuvm().Describe(*va))});
     std::string packet = PacketAt(facts, *va);
     if (!packet.empty()) f.evidence.push_back({0, std::move(packet)});
   } else {

@@ -81,6 +81,12 @@ void SmuFinding(const Facts& facts, Findings& out) {
   f.reason =
       "the power controller carries out the driver's reset too, so no reset of the driver can "
       "reach it: power-cycle the card";
+  if (waited < kLong) {
+    f.advice = Advice::kRestartProcess;
+    f.reason =
+        "the poll was cut short, it may yet have been answered; if the next start stops there for "
+        "10 s, power-cycle the card";
+  }
   out.push_back(std::move(f));
 }
 

@@ -111,6 +111,30 @@ TEST(Variations, WhatAnEarlierClientLeftOpenIsNotThisOnes) {
   EXPECT_EQ(e.verdict().kind, "healthy") << Findings(e);
 }
 
+// The process before hung; this one ends in its boot, in which it submitted nothing and waited for
+// nothing: the engine's old state is not its verdict.
+TEST(Variations, AHangBeforeIsNotThisBoots) {
+  for (const double seconds : {0.1, 10.0}) {
+    Scene s;
+    s.Copies();
+    HangAtCopy(s, 2);
+    s.Left();
+    s.Again(2);
+    s.BootTo();
+    s.W("mmMP1_SMN_C2PMSG_90", 0);
+    s.W("mmMP1_SMN_C2PMSG_82", 0);
+    s.W("mmMP1_SMN_C2PMSG_66", seconds < 1 ? 2 : 6);
+    s.Poll("mmMP1_SMN_C2PMSG_90", 0, seconds, 40);
+    s.Closed();
+    const Explanation e = s.Explain();
+    EXPECT_EQ(e.verdict().rule, "smu_dead") << Findings(e);
+    // 0.1 s is no more than the liveness check takes: nothing drastic follows from it.
+    EXPECT_EQ(e.verdict().confidence < 50, seconds < 1);
+    EXPECT_EQ(e.verdict().advice, seconds < 1 ? Advice::kRestartProcess : Advice::kReboot);
+    EXPECT_THAT(Findings(e), ::testing::Not(HasSubstr("sdma_stuck")));
+  }
+}
+
 TEST(Variations, SleepingAfterManyCopiesIsNoLeak) {
   Scene s;
   s.Copies(40);
