@@ -63,7 +63,9 @@ Blame Follow(const Facts& facts, const QueueView* from) {
     }
     at = next;
   }
-  blame.nobody = true;  // the queues wait for each other
+  blame.nobody = true;
+  blame.circle = at != nullptr && at != blame.waiter;
+  blame.next = at;
   return blame;
 }
 

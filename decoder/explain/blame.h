@@ -12,8 +12,10 @@ namespace tg::explain {
 struct Blame {
   const QueueView* culprit = nullptr;
   bool nobody = false;  // waits for a value that no submission writes
+  bool circle = false;  // ... since the queues wait for each other: `waiter` for `next`
   bool passed = false;  // the culprit read past the fence, yet memory has the old value
   const QueueView* waiter = nullptr;
+  const QueueView* next = nullptr;
   const amd::WaitSpec* wait = nullptr;
 };
 

@@ -214,6 +214,14 @@ void RuleLostKick(const Facts& facts, Findings& out) {
   f.advice = Advice::kRestartProcess;
   f.reason =
       "the host stopped between doorbell and kick, or a doorbell was lost; the engines only wait";
+  if (blame.circle) {
+    f.rule = "deadlock";
+    f.summary = fmt::format("{} and {} wait for each other: {} for [{}] to reach {}",
+                            blame.waiter->name(), blame.next->name(), blame.waiter->name(),
+                            Hex(blame.wait->address), blame.wait->reference);
+    f.reason =
+        "the program's waits form a circle, no engine is at fault; a new process starts clean";
+  }
   out.push_back(std::move(f));
 }
 

@@ -79,7 +79,9 @@ void RuleRingFull(const Facts& facts, Findings& out) {
   const Blame blame = Follow(facts, &sdma);
   const QueueView* culprit = blame.culprit;
   std::string behind;
-  if (blame.nobody) {
+  if (blame.circle) {
+    behind = ", in a circle of waits";
+  } else if (blame.nobody) {
     behind = ", which waits for nobody";
   } else if (culprit && culprit != &sdma) {
     behind = " behind " + culprit->name();

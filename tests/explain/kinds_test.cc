@@ -329,5 +329,26 @@ TEST(Kinds, TheNewestWritesAreTheSuspects) {
   EXPECT_THAT(texts, Not(HasSubstr("bar5+0x1000 ")));
 }
 
+// Each waits for what the other has still to write: row 10, first case.
+TEST(Kinds, QueuesThatWaitForEachOther) {
+  Scene s;
+  s.Copies();
+  s.ComputeSubmit(2, 3);
+  s.SdmaSubmit(3, 2);
+  s.SdmaRead(s.sdma_wptr() - 68);
+  s.ComputeRead(0);
+  s.Wait(30);
+  s.Recover();
+  s.Finish(1);
+  s.Closed();
+  const Explanation e = s.Explain();
+  EXPECT_EQ(e.verdict().rule, "deadlock") << All(e);
+  EXPECT_THAT(e.verdict().summary, HasSubstr("wait for each other"));
+  EXPECT_THAT(e.verdict().summary, HasSubstr("COMPUTE0"));
+  EXPECT_THAT(e.verdict().summary, HasSubstr("SDMA0"));
+  EXPECT_THAT(All(e), Not(HasSubstr("nobody submitted")));
+  EXPECT_EQ(e.verdict().advice, Advice::kRestartProcess);
+}
+
 }  // namespace
 }  // namespace tg::explain
