@@ -9,6 +9,9 @@
 namespace tg::explain {
 namespace {
 
+constexpr const char* kNoPointer =
+    "the engine's read pointer was not observed: it may never have heard the doorbell";
+
 // Other queues that wait for what this one has to give.
 void AddInnocent(const Facts& facts, const QueueView& culprit, Finding& f) {
   for (const QueueView& view : facts.queues) {
@@ -51,13 +54,15 @@ void RuleSdmaStuck(const Facts& facts, Findings& out) {
   Finding f;
   f.rule = "sdma_stuck";
   f.kind = "hang";
-  Certainty(facts, &view, f, view.state.rptr_older ? 80 : 98);
+  const bool unsure = view.state.rptr_older || !view.state.rptr;
+  Certainty(facts, &view, f, unsure ? 80 : 98);
   AddQueueEvidence(facts, f);
+  if (!view.state.rptr) f.against.push_back({0, kNoPointer});
   const std::string left = fmt::format("{}{} bytes left", view.state.rptr_older ? "at most " : "",
                                        view.state.outstanding_bytes.value_or(0));
   const std::string at = view.state.stuck ? view.head_text() : "an unseen packet";
   // Memory that only the client sees (TCP) may hide that the engine never began.
-  const std::string fence = FenceText(view) + (view.state.rptr_older ? " (or doorbell lost)" : "");
+  const std::string fence = FenceText(view) + (unsure ? " (or doorbell lost)" : "");
   f.summary = fmt::format("{} stuck at {}: {}{}", view.name(), at, left, fence);
   AdviseOnEngine(facts, view, f);
   if (view.state.rptr_older)
@@ -142,8 +147,9 @@ void RuleComputeHang(const Facts& facts, Findings& out) {
   Finding f;
   f.rule = "compute_hang";
   f.kind = "hang";
-  Certainty(facts, &view, f, 97);
+  Certainty(facts, &view, f, view.state.rptr ? 97 : 80);
   AddQueueEvidence(facts, f);
+  if (!view.state.rptr) f.against.push_back({0, kNoPointer});
   f.summary = fmt::format(
       "compute queue stuck{}{}",
       view.state.stuck ? " at " + view.head_text() : " (kernel running or its signal open)",

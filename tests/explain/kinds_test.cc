@@ -350,5 +350,18 @@ TEST(Kinds, QueuesThatWaitForEachOther) {
   EXPECT_EQ(e.verdict().advice, Advice::kRestartProcess);
 }
 
+// Nobody saw the read pointer: a kernel that hangs and a doorbell that was lost look the same.
+TEST(Kinds, WithoutAReadPointerNothingIsSure) {
+  Scene s;
+  s.Copies();
+  s.ComputeSubmit(2, 1);
+  s.Wait(31);
+  s.Closed();
+  const Explanation e = s.Explain();
+  EXPECT_EQ(e.verdict().rule, "compute_hang") << All(e);
+  EXPECT_LT(e.verdict().confidence, 80);
+  EXPECT_THAT(Texts(e.verdict().against), HasSubstr("may never have heard the doorbell"));
+}
+
 }  // namespace
 }  // namespace tg::explain
